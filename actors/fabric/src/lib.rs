@@ -1,0 +1,1 @@
+//! Discovery, messaging, request streams and actor addresses, each with an in-memory twin.

@@ -1,0 +1,1 @@
+//! The role actors and their supervisor.

@@ -1,0 +1,1 @@
+//! Which instance serves a request: prefix index, load view, policies.

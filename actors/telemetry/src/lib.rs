@@ -1,0 +1,1 @@
+//! Spans, metrics and logs: names, set-up, the in-memory trace store.

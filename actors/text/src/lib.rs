@@ -1,0 +1,1 @@
+//! Tokenizers, chat templates, detokenizing and stop matching.

@@ -1,0 +1,1 @@
+//! Whole clusters in one process, faults, invariants, the architecture test.

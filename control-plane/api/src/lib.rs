@@ -1,0 +1,1 @@
+//! The control-plane gRPC API: proto, conversions, client.

@@ -1,0 +1,1 @@
+//! Fetching model files into the cache folder.

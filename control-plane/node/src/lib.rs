@@ -1,0 +1,1 @@
+//! One machine: inventory, starting and stopping of role hosts.

@@ -1,0 +1,1 @@
+//! Inventory and topology to an immutable plan.

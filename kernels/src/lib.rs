@@ -1,0 +1,1 @@
+//! Tensors and numeric operations: the reference, the CPU versions and the thread pool.

@@ -1,0 +1,1 @@
+//! Topology and model files: schema, parsing and checks.

@@ -1,0 +1,1 @@
+//! The scheduler, sequences, KV blocks, prefix tree and sampler of one worker.

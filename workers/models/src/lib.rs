@@ -1,0 +1,1 @@
+//! Model files to runnable models: specification, weights, the decoder.

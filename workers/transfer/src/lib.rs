@@ -1,0 +1,1 @@
+//! Moving KV pages named by a ticket.
