@@ -101,12 +101,15 @@ pub struct Generate {
     pub prefill: Option<InstanceRef>,
 }
 
-/// What a decode instance answers, in this order: `Admitted`, then `Prompt` if asked for, `Tokens` any number of times,
-/// `Finished`.
+/// What a decode instance answers, in this order: `Started`, then `Prompt` if asked for, `Tokens` any number of times,
+/// `Finished`. That the stream was accepted says that the request has its place.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum GenerateFrame {
-    /// The request has its place. Sent before any work.
-    Admitted,
+    /// The prompt's pages are there or about to be computed.
+    Started {
+        /// Prompt tokens whose pages were found; the same number as in the final usage.
+        cached_tokens: u32,
+    },
     /// Log-probabilities of the prompt's tokens, one entry each; `None` for the first.
     Prompt(Vec<Option<TokenLogprobs>>),
     /// The next tokens of the answer.
@@ -198,8 +201,6 @@ pub struct Prefill {
 /// What a prefill instance answers.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum PrefillFrame {
-    /// The request has its place.
-    Admitted,
     /// Log-probabilities of the prompt, when asked for.
     Prompt(Vec<Option<TokenLogprobs>>),
     /// All pages are pushed. The owner starts only when it holds `pages` pages whose digests combine to `digest`.
