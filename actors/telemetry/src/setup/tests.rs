@@ -1,0 +1,82 @@
+use tracing::{info, info_span};
+
+use super::*;
+use crate::{
+    FinishedSpan, add_link,
+    names::{attributes, events, spans},
+    set_parent, traceparent_of,
+};
+
+#[test]
+fn a_second_init_joins_the_first() {
+    let (first, second) = (init_for_tests(), init_for_tests());
+    drop(first);
+    {
+        let _span = info_span!(spans::GATEWAY_REQUEST, { attributes::REQUEST_ID } = "joined").entered();
+    }
+    assert_eq!(second.traces().by_request("joined").len(), 1);
+}
+
+#[test]
+fn spans_of_peers_and_of_finished_phases_hang_below_the_request() {
+    let telemetry = init_for_tests();
+    let client = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+    let request = info_span!(
+        spans::GATEWAY_REQUEST,
+        { attributes::REQUEST_ID } = "propagated",
+        { attributes::HTTP_STATUS } = tracing::field::Empty
+    );
+    set_parent(&request, client);
+    let carried = traceparent_of(&request);
+    assert!(carried.starts_with("00-0af7651916cd43dd8448eb211c80319c-"), "{carried}");
+    {
+        let peer = info_span!(spans::DECODE_RUN, { attributes::INSTANCE } = "decode.0");
+        set_parent(&peer, &carried);
+        add_link(&peer, "00-11111111111111111111111111111111-2222222222222222-01");
+        peer.in_scope(|| info!(name: events::FIRST_TOKEN, "first text left"));
+        let prefill = FinishedSpan {
+            name: spans::PREFILL_RUN,
+            parent: traceparent_of(&peer),
+            start_unix_us: 5,
+            end_unix_us: 9,
+            events: vec![(7, events::PREEMPTED)],
+            error: Some("lost".into()),
+            ..FinishedSpan::default()
+        };
+        assert!(prefill.record().starts_with("00-0af7651916cd43dd8448eb211c80319c-"));
+    }
+    request.record(attributes::HTTP_STATUS, 200);
+    drop(request);
+
+    let spans = telemetry.traces().by_request("propagated");
+    let find = |name| spans.iter().find(|span| span.name == name).unwrap();
+    let (request, decode, prefill) = (find("gateway.request"), find("decode.run"), find("prefill.run"));
+    assert_eq!(request.parent_id.as_deref(), Some("b7ad6b7169203331"));
+    assert_eq!(request.attribute(attributes::HTTP_STATUS), Some("200"));
+    assert_eq!(decode.parent_id.as_ref(), Some(&request.span_id));
+    assert_eq!(decode.instance(), Some("decode.0"));
+    assert_eq!(decode.links, ["2222222222222222"]);
+    assert_eq!(decode.events.len(), 1);
+    assert_eq!(prefill.parent_id.as_ref(), Some(&decode.span_id));
+    assert_eq!((prefill.start_unix_us, prefill.end_unix_us), (5, 9));
+    assert_eq!((prefill.events[0].unix_us, prefill.error.as_deref()), (7, Some("lost")));
+}
+
+#[test]
+fn malformed_parents_are_ignored() {
+    let _telemetry = init_for_tests();
+    let span = info_span!(spans::GATEWAY_REQUEST);
+    set_parent(&span, "00-zz-1-01");
+    set_parent(&span, "");
+    let own = traceparent_of(&span);
+    assert_eq!(own.len(), 55);
+    assert_eq!(traceparent_of(&tracing::Span::none()), "");
+}
+
+#[test]
+fn wrong_settings_are_refused_with_their_value() {
+    let error = parse_filter("cluster=loud").unwrap_err().to_string();
+    assert!(error.starts_with("log filter 'cluster=loud' is not a list"), "{error}");
+    let error = "xml".parse::<LogFormat>().unwrap_err().to_string();
+    assert_eq!(error, "log format 'xml' is neither text nor json");
+}
