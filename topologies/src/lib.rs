@@ -1,1 +1,34 @@
-//! Topology and model files: schema, parsing and checks.
+//! Topology and model files: schema, parsing, checks, resolution.
+//!
+//! ```text
+//!            tree            shape              check            resolve
+//! YAML text ──────► tree ──────────► Topology ──────────► facts ──────────► Resolved
+//!                    └ duplicate keys  └ names, types       └ what belongs     └ models found,
+//!                      and places        and ranges           together           defaults filled
+//! ```
+//! All steps add to one list of [`Problem`]s, so that a file is corrected in one round. The structs in [`schema`] are the
+//! only description of a file: the JSON Schema for editors and the check of its shape are derived from them.
+//!
+//! This crate knows what was declared. It does not know any machine, nor anything that happens at run time.
+#![warn(missing_docs)]
+
+pub mod catalogue;
+mod check;
+mod document;
+mod problem;
+mod resolve;
+pub mod schema;
+mod shape;
+mod suggest;
+mod tree;
+mod units;
+mod unsupported;
+
+pub use catalogue::{Catalogue, ModelFile, Source};
+pub use check::check;
+pub use document::{Document, load, parse};
+pub use problem::{Place, Problem, Problems};
+pub use resolve::{ModelOrigin, Resolved, ResolvedModel, resolve};
+pub use schema::{RoleName, Topology, json_schema};
+pub use units::{ByteSize, Malformed, ModelSource, Name, Sha256, Span};
+pub use unsupported::unsupported;

@@ -1,0 +1,118 @@
+//! One file on its way from text to a checked topology.
+
+use std::sync::LazyLock;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value as Json;
+
+use crate::{
+    Catalogue, Problem, Problems, Resolved, Topology, check, resolve,
+    shape::fit,
+    tree::{Tree, Value},
+};
+
+static TOPOLOGY_SCHEMA: LazyLock<Json> = LazyLock::new(|| crate::json_schema().to_value());
+
+/// A file that was read, its places at hand, so that what is found later can be reported with line and column.
+#[derive(Clone, Debug)]
+pub struct Document {
+    file: String,
+    text: String,
+    tree: Option<Tree>,
+    topology: Option<Topology>,
+    problems: Vec<Problem>,
+}
+
+impl Document {
+    /// Reads and checks `text`. `file` is only its name, for messages.
+    pub fn read(text: &str, file: &str) -> Self {
+        let mut problems = Vec::new();
+        let (tree, topology) = read::<Topology>(text, &TOPOLOGY_SCHEMA, &mut problems);
+        if let Some(topology) = &topology {
+            let faulty: Vec<String> = problems.iter().map(|problem| problem.at.clone()).collect();
+            let found = check(topology).into_iter();
+            problems.extend(found.filter(|problem| !faulty.iter().any(|path| covers(path, &problem.at))));
+        }
+        Self {
+            file: file.to_owned(),
+            text: text.to_owned(),
+            tree,
+            topology,
+            problems,
+        }
+    }
+
+    /// The topology, when nothing is wrong with the file.
+    pub fn topology(&self) -> Result<&Topology, Problems> {
+        match &self.topology {
+            Some(topology) if self.problems.is_empty() => Ok(topology),
+            _ => Err(self.locate(Vec::new())),
+        }
+    }
+
+    /// The topology with its model found and its defaults filled. What the catalogue lacks is reported together with
+    /// everything else that is wrong.
+    pub fn resolve(&self, catalogue: &Catalogue) -> Result<Resolved, Problems> {
+        let resolved = self.topology.as_ref().map(|topology| resolve(topology, catalogue));
+        match resolved {
+            Some(Ok(resolved)) if self.problems.is_empty() => Ok(resolved),
+            Some(Err(further)) => Err(self.locate(further)),
+            _ => Err(self.locate(Vec::new())),
+        }
+    }
+
+    /// What was found in this file and what was found later, with places.
+    pub fn locate(&self, further: Vec<Problem>) -> Problems {
+        let mut list = self.problems.clone();
+        list.extend(further);
+        for problem in &mut list {
+            let tree = self.tree.as_ref();
+            problem.place = problem.place.or_else(|| tree.map(|tree| tree.place_of(&problem.at)));
+        }
+        Problems::new(&self.file, &self.text, list)
+    }
+}
+
+/// Reads and checks a topology file.
+pub fn parse(text: &str, file: &str) -> Result<Topology, Problems> {
+    Document::read(text, file).topology().cloned()
+}
+
+/// Reads, checks and resolves a topology file.
+pub fn load(text: &str, file: &str, catalogue: &Catalogue) -> Result<Resolved, Problems> {
+    Document::read(text, file).resolve(catalogue)
+}
+
+/// Reads any file described by a schema, as far as it can be read.
+pub(crate) fn read<T: DeserializeOwned + JsonSchema>(
+    text: &str,
+    schema: &Json,
+    problems: &mut Vec<Problem>,
+) -> (Option<Tree>, Option<T>) {
+    let Some(tree) = Tree::read(text, problems) else {
+        return (None, None);
+    };
+    if tree.value == Value::Null {
+        let help = "start from a shipped file, such as topologies/local.yaml";
+        problems.push(Problem::new("empty-file", "", "the file says nothing", help));
+        return (Some(tree), None);
+    }
+    let Some(json) = fit(&tree, schema, problems) else {
+        return (Some(tree), None);
+    };
+    match serde_json::from_value(json) {
+        Ok(value) => (Some(tree), Some(value)),
+        Err(error) => {
+            problems.push(Problem::new("wrong-form", "", error.to_string(), "correct the value"));
+            (Some(tree), None)
+        }
+    }
+}
+
+/// Whether `path` is `inner` or contains it. What follows from a fault is not reported again.
+fn covers(path: &str, inner: &str) -> bool {
+    inner
+        .strip_prefix(path)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
