@@ -39,10 +39,12 @@ pub enum JobKind {
 /// aborted.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
-    /// The job runs from now on (its blocks are reserved).
+    /// A `Whole` or `Prefill` job runs from now on (its blocks are reserved). Once per job, also if it is preempted later.
     Admitted {
         /// Which.
         job: JobId,
+        /// Prompt tokens whose pages were found; the same number as in the final usage.
+        cached_tokens: u32,
     },
     /// A `Decode` job has its blocks and waits for these pages. The earlier ones it found in its own cache.
     Reserved {
