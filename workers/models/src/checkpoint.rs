@@ -1,0 +1,120 @@
+//! A model on disk, in either layout: its description, its tensors by name, its bytes.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use cluster_kernels::DType;
+
+use crate::{
+    error::OpenError,
+    gguf::GgufFile,
+    names::Naming,
+    safetensors::SafetensorsFolder,
+    spec::{self, ModelSpec, SpecError},
+    weights::WeightsError,
+};
+
+/// A checkpoint whose files are mapped and checked.
+#[derive(Debug)]
+pub(crate) enum Checkpoint {
+    Gguf(Arc<GgufFile>),
+    Folder { config: Vec<u8>, files: SafetensorsFolder },
+}
+
+/// A tensor as it lies in a file.
+pub(crate) struct Tensor<'a> {
+    pub(crate) dtype: DType,
+    pub(crate) shape: &'a [usize],
+    pub(crate) bytes: &'a [u8],
+}
+
+impl Checkpoint {
+    /// Opens a GGUF file, or a folder with a config.json, and reads its description.
+    pub(crate) fn open(path: &Path) -> Result<(Self, ModelSpec), OpenError> {
+        if path.is_dir() {
+            return Self::open_folder(path);
+        }
+        if !path
+            .extension()
+            .is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
+        {
+            std::fs::metadata(path).map_err(|source| OpenError::io(path, source))?;
+            return Err(OpenError::Unknown(path.into()));
+        }
+        let file = Arc::new(GgufFile::open(path)?);
+        let spec = spec::from_gguf(&file).map_err(|source| wrong(path.into(), source))?;
+        Ok((Checkpoint::Gguf(file), spec))
+    }
+
+    fn open_folder(path: &Path) -> Result<(Self, ModelSpec), OpenError> {
+        let config_path = path.join("config.json");
+        if !config_path.exists() {
+            return Err(OpenError::Unknown(path.into()));
+        }
+        let config = std::fs::read(&config_path).map_err(|source| OpenError::io(&config_path, source))?;
+        let spec = spec::from_config(&config).map_err(|source| wrong(config_path, source))?;
+        let files = SafetensorsFolder::open(path)?;
+        Ok((Checkpoint::Folder { config, files }, spec))
+    }
+
+    /// How this checkpoint calls its tensors.
+    pub(crate) fn naming(&self, spec: &ModelSpec) -> Naming {
+        match self {
+            Checkpoint::Gguf(_) => Naming::Gguf,
+            Checkpoint::Folder { .. } => Naming::HuggingFace {
+                post_norms: spec.layers.iter().any(|layer| layer.post_norms),
+            },
+        }
+    }
+
+    /// A tensor that must be there.
+    pub(crate) fn tensor(&self, name: &str) -> Result<Tensor<'_>, WeightsError> {
+        match self {
+            Checkpoint::Gguf(file) => {
+                let entry = file.tensor(name).ok_or_else(|| WeightsError::Missing(name.into()))?;
+                Ok(Tensor {
+                    dtype: entry.dtype,
+                    shape: &entry.shape,
+                    bytes: file.tensor_bytes(entry),
+                })
+            }
+            Checkpoint::Folder { files, .. } => files.tensor(name),
+        }
+    }
+
+    /// The names of all tensors.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        match self {
+            Checkpoint::Gguf(file) => file.tensors().iter().map(|tensor| tensor.name.as_str()).collect(),
+            Checkpoint::Folder { files, .. } => files.names().collect(),
+        }
+    }
+
+    /// Bytes of all tensors in the files.
+    pub(crate) fn tensor_bytes(&self) -> u64 {
+        match self {
+            Checkpoint::Gguf(file) => {
+                let sizes = file
+                    .tensors()
+                    .iter()
+                    .map(|tensor| file.tensor_bytes(tensor).len() as u64);
+                sizes.sum()
+            }
+            Checkpoint::Folder { files, .. } => files.tensor_bytes(),
+        }
+    }
+
+    /// All bytes that say what the model computes.
+    pub(crate) fn contents(&self) -> Vec<&[u8]> {
+        match self {
+            Checkpoint::Gguf(file) => vec![file.bytes()],
+            Checkpoint::Folder { config, files } => std::iter::once(&**config).chain(files.files()).collect(),
+        }
+    }
+}
+
+fn wrong(path: PathBuf, source: SpecError) -> OpenError {
+    OpenError::Spec { path, source }
+}

@@ -1,0 +1,127 @@
+//! What the parts of a layer are called in files. A part is a row with its two names.
+
+/// A tensor of a layer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Part {
+    AttentionNorm,
+    Query,
+    Key,
+    Value,
+    QueryNorm,
+    KeyNorm,
+    AttentionOutput,
+    PostAttentionNorm,
+    FfnNorm,
+    Gate,
+    Up,
+    Down,
+    PostFfnNorm,
+    Router,
+    ExpertGate,
+    ExpertUp,
+    ExpertDown,
+}
+
+/// How a file calls its tensors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Naming {
+    Gguf,
+    /// Where a layer has norms behind its parts, the name of the norm before the second part is another one.
+    HuggingFace {
+        post_norms: bool,
+    },
+}
+
+impl Naming {
+    pub(crate) fn embedding(self) -> &'static str {
+        self.pick("token_embd.weight", "model.embed_tokens.weight")
+    }
+
+    pub(crate) fn final_norm(self) -> &'static str {
+        self.pick("output_norm.weight", "model.norm.weight")
+    }
+
+    pub(crate) fn head(self) -> &'static str {
+        self.pick("output.weight", "lm_head.weight")
+    }
+
+    /// The divisors of the angles, a tensor of GGUF only.
+    pub(crate) fn rope_divisors(self) -> &'static str {
+        self.pick("rope_freqs.weight", "")
+    }
+
+    pub(crate) fn weight(self, layer: usize, part: Part) -> String {
+        self.tensor(layer, part, "weight")
+    }
+
+    pub(crate) fn bias(self, layer: usize, part: Part) -> String {
+        self.tensor(layer, part, "bias")
+    }
+
+    /// One expert's matrix, where each has its own tensor.
+    pub(crate) fn expert(self, layer: usize, expert: usize, part: Part) -> String {
+        self.weight(layer, part).replace('#', &expert.to_string())
+    }
+
+    fn tensor(self, layer: usize, part: Part, kind: &str) -> String {
+        match self {
+            Naming::Gguf => format!("blk.{layer}.{}.{kind}", part.gguf()),
+            Naming::HuggingFace { post_norms } => {
+                format!("model.layers.{layer}.{}.{kind}", part.hugging_face(post_norms))
+            }
+        }
+    }
+
+    fn pick(self, gguf: &'static str, hugging_face: &'static str) -> &'static str {
+        match self {
+            Naming::Gguf => gguf,
+            Naming::HuggingFace { .. } => hugging_face,
+        }
+    }
+}
+
+impl Part {
+    fn gguf(self) -> &'static str {
+        match self {
+            Part::AttentionNorm => "attn_norm",
+            Part::Query => "attn_q",
+            Part::Key => "attn_k",
+            Part::Value => "attn_v",
+            Part::QueryNorm => "attn_q_norm",
+            Part::KeyNorm => "attn_k_norm",
+            Part::AttentionOutput => "attn_output",
+            Part::PostAttentionNorm => "post_attention_norm",
+            Part::FfnNorm => "ffn_norm",
+            Part::Gate => "ffn_gate",
+            Part::Up => "ffn_up",
+            Part::Down => "ffn_down",
+            Part::PostFfnNorm => "post_ffw_norm",
+            Part::Router => "ffn_gate_inp",
+            Part::ExpertGate => "ffn_gate_exps",
+            Part::ExpertUp => "ffn_up_exps",
+            Part::ExpertDown => "ffn_down_exps",
+        }
+    }
+
+    fn hugging_face(self, post_norms: bool) -> &'static str {
+        match self {
+            Part::AttentionNorm => "input_layernorm",
+            Part::Query => "self_attn.q_proj",
+            Part::Key => "self_attn.k_proj",
+            Part::Value => "self_attn.v_proj",
+            Part::QueryNorm => "self_attn.q_norm",
+            Part::KeyNorm => "self_attn.k_norm",
+            Part::AttentionOutput => "self_attn.o_proj",
+            Part::FfnNorm if post_norms => "pre_feedforward_layernorm",
+            Part::FfnNorm | Part::PostAttentionNorm => "post_attention_layernorm",
+            Part::Gate => "mlp.gate_proj",
+            Part::Up => "mlp.up_proj",
+            Part::Down => "mlp.down_proj",
+            Part::PostFfnNorm => "post_feedforward_layernorm",
+            Part::Router => "mlp.gate",
+            Part::ExpertGate => "mlp.experts.#.gate_proj",
+            Part::ExpertUp => "mlp.experts.#.up_proj",
+            Part::ExpertDown => "mlp.experts.#.down_proj",
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Descriptions, good and bad.

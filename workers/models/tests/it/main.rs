@@ -1,0 +1,8 @@
+//! Whole checkpoints against recorded outputs, and what the engine relies on: a row depends on its sequence alone.
+#![expect(clippy::unwrap_used, reason = "a helper of a test may fail it")]
+
+mod fixtures;
+mod golden;
+mod independence;
+mod opening;
+mod sequences;
