@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use cluster_messages::NodeId;
 
-use crate::{Clock, Discovery, Documents, Entropy, Messaging, Streams};
+use crate::{Clock, Directory, Discovery, Documents, Entropy, Messaging, Streams};
 
 /// A node's view of the cluster. Clones share it.
 #[derive(Clone)]
@@ -23,6 +23,8 @@ pub struct Fabric {
     pub messaging: Arc<dyn Messaging>,
     /// Request streams.
     pub streams: Streams,
+    /// The actors of this node, and addresses of all others.
+    pub directory: Directory,
 }
 
 impl fmt::Debug for Fabric {

@@ -8,16 +8,19 @@
 
 pub mod clock;
 mod credits;
+mod directory;
 pub mod discovery;
 mod entropy;
 mod fabric;
 pub mod memory;
 pub mod messaging;
+pub mod protocol;
 pub mod streams;
 pub mod wire;
 
 pub use clock::{Clock, SystemClock};
 pub use credits::{Credit, Credits};
+pub use directory::{Addr, Directory, Listening, Registered};
 pub use discovery::{
     Change, Discovery, DiscoveryError, Document, DocumentChange, DocumentWatch, Documents, Lease, Revision, Watch,
 };
@@ -25,6 +28,7 @@ pub use entropy::Entropy;
 pub use fabric::Fabric;
 pub use memory::MemoryFabric;
 pub use messaging::{Delivery, Message, Messaging, MessagingError, Subscription};
+pub use protocol::{Accepts, Call, CallContext, CallError, Protocol, ReplyTo};
 pub use streams::{
     Closed, Incoming, Request, Responder, ServeError, Sink, Stream, StreamProtocol, Streams, TrySendError,
 };

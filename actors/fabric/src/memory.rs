@@ -28,7 +28,10 @@ use self::{
 };
 pub use links::MessageFaults;
 
-use crate::{Clock, Entropy, Fabric, streams::Form};
+use crate::{Clock, Directory, Entropy, Fabric, Messaging, streams::Form};
+
+/// A world has one cluster in it.
+const NAMESPACE: &str = "local";
 
 /// A cluster's world inside one process. Clones share it.
 #[derive(Clone)]
@@ -74,7 +77,7 @@ impl MemoryFabric {
             links: self.links.clone(),
             switchboard: self.switchboard.clone(),
         };
-        let messaging = Arc::new(NodeBus {
+        let messaging: Arc<dyn Messaging> = Arc::new(NodeBus {
             node: node.clone(),
             bus: self.bus.clone(),
         });
@@ -82,6 +85,7 @@ impl MemoryFabric {
             discovery: Arc::new(self.registry.clone()),
             documents: Arc::new(self.documents.clone()),
             streams: crate::Streams::new(Arc::new(carrier), self.clock.clone()),
+            directory: Directory::new(node.clone(), NAMESPACE, messaging.clone(), self.clock.clone()),
             messaging,
             clock: self.clock.clone(),
             entropy: self.entropy.fork(&node.0),
