@@ -9,10 +9,31 @@
 //! token ids, not text; block ids, not memory.
 #![warn(missing_docs)]
 
+mod cells;
+mod collect;
+mod config;
+mod door;
+mod engine;
+mod handover;
+mod history;
 mod job;
+mod kv;
 mod model;
+mod pool;
+mod prefix;
+mod rng;
+mod sampler;
+mod scheduler;
+mod scripted;
+mod sequence;
+mod simulated;
 
+pub use config::{Config, Counters, Stepped};
+pub use engine::Engine;
+pub use handover::HandoverError;
 pub use job::{Event, Job, JobId, JobKind};
 pub use model::{
     Batch, BlockId, KvClass, KvKind, Model, ModelError, ModelFactory, ModelInfo, Outputs, Row, SeqId, Slice, Wanted,
 };
+pub use scripted::{Script, Scripted, ScriptedConfig, Stall, Then};
+pub use simulated::{Cost, Simulated, SimulatedConfig};

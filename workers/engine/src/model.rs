@@ -109,6 +109,8 @@ pub enum Row<'a> {
     Logits(&'a [f32]),
     /// These tokens come next, whatever a sampler would say (the scripted model). Empty: nothing this time.
     Tokens(&'a [u32]),
+    /// The answer ends here as if its limit were reached (the scripted model).
+    Limit,
     /// This sequence failed; others of the batch did not.
     Failed(&'a str),
 }
@@ -125,6 +127,7 @@ pub struct Outputs {
 enum Held {
     Logits { start: usize, len: usize },
     Tokens { start: usize, len: usize },
+    Limit,
     Failed(String),
 }
 
@@ -156,6 +159,11 @@ impl Outputs {
         self.tokens.extend_from_slice(tokens);
     }
 
+    /// Adds a row that ends the answer as its limit would.
+    pub fn push_limit(&mut self) {
+        self.rows.push(Held::Limit);
+    }
+
     /// Adds a row that says the sequence failed.
     pub fn push_failure(&mut self, message: impl Into<String>) {
         self.rows.push(Held::Failed(message.into()));
@@ -176,6 +184,7 @@ impl Outputs {
         match &self.rows[index] {
             Held::Logits { start, len } => Row::Logits(&self.logits[*start..start + len]),
             Held::Tokens { start, len } => Row::Tokens(&self.tokens[*start..start + len]),
+            Held::Limit => Row::Limit,
             Held::Failed(message) => Row::Failed(message),
         }
     }
@@ -219,6 +228,12 @@ pub trait Model: Send {
 
     /// Overwrites a block of `class` with exported bytes.
     fn import(&mut self, class: usize, block: BlockId, bytes: &[u8]) -> Result<(), ModelError>;
+
+    /// Microseconds that the last `forward` would have taken on the machine a model without weights stands for. Zero for a
+    /// real model, whose time has passed already.
+    fn step_cost_us(&self) -> u64 {
+        0
+    }
 
     /// The engine will not mention this sequence again.
     fn forget(&mut self, _seq: SeqId) {}

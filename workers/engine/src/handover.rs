@@ -1,0 +1,197 @@
+//! Pages that come from outside: from a prefill worker for a `Decode` job, or from a lower tier for any job.
+
+use bytes::Bytes;
+use cluster_messages::TokenOut;
+
+use crate::{BlockId, Engine, JobId, KvClass, Model, ModelError, sequence::Phase};
+
+/// Why pages or a start were not taken. The job itself is unchanged.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum HandoverError {
+    /// It ended, was aborted, or never was.
+    #[error("job {} is not in the engine or has no blocks", job.0)]
+    UnknownJob {
+        /// The job named.
+        job: JobId,
+    },
+    /// It does not wait for this.
+    #[error("job {} does not wait for {what}", job.0)]
+    NotExpected {
+        /// The job named.
+        job: JobId,
+        /// What came.
+        what: &'static str,
+    },
+    /// The page is not part of the reservation.
+    #[error("page {page} is outside the reserved pages {first_page}..{end_page}")]
+    Outside {
+        /// The page offered.
+        page: u32,
+        /// First page reserved.
+        first_page: u32,
+        /// One past the last.
+        end_page: u32,
+    },
+    /// The page came before.
+    #[error("page {page} came twice")]
+    Twice {
+        /// The page offered.
+        page: u32,
+    },
+    /// More pages than were asked for.
+    #[error("{got} pages where {asked} were asked for")]
+    TooMany {
+        /// Pages asked for.
+        asked: u32,
+        /// Pages offered.
+        got: usize,
+    },
+    /// The job cannot start: pages have not come.
+    #[error("{missing} of {reserved} reserved pages have not come")]
+    Missing {
+        /// How many have not come.
+        missing: u32,
+        /// How many are needed.
+        reserved: u32,
+    },
+    /// The first token is no token of this model.
+    #[error("token id {token} is outside the vocabulary of {vocabulary} tokens")]
+    OutsideVocabulary {
+        /// The token offered.
+        token: u32,
+        /// The model's vocabulary.
+        vocabulary: u32,
+    },
+    /// The model does not take the page.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+}
+
+impl Engine {
+    /// Answers `Event::Lookup` with the pages found, a prefix of those asked for. A page that the model does not take
+    /// counts as not found, and so do those after it: a lower tier never decides about success.
+    pub fn provide(&mut self, job: JobId, pages: Vec<Bytes>) -> Result<(), HandoverError> {
+        let limits = self.scheduler.limits;
+        let sequence = self
+            .scheduler
+            .running_job(job)
+            .ok_or(HandoverError::UnknownJob { job })?;
+        let Phase::Lookup { asked } = sequence.phase else {
+            return Err(HandoverError::NotExpected {
+                job,
+                what: "pages of a lower tier",
+            });
+        };
+        let got = pages.len();
+        if got > asked as usize {
+            return Err(HandoverError::TooMany { asked, got });
+        }
+        // The next step announces what a `Decode` job still lacks, and lets others compute.
+        sequence.phase = Phase::Announce;
+        let rank = sequence.rank;
+        for bytes in pages {
+            let (sequence, kv) = self.scheduler.parts(rank);
+            let page = sequence.computed / limits.block_tokens;
+            let blocks = sequence.table.page(page);
+            if import(self.model.as_mut(), &self.info.classes, blocks, &bytes).is_err() {
+                break;
+            }
+            sequence.restored(kv, limits);
+        }
+        Ok(())
+    }
+
+    /// Takes a page of a `Decode` job that was announced by `Event::Reserved`.
+    pub fn import_page(&mut self, job: JobId, page: u32, bytes: &[u8]) -> Result<(), HandoverError> {
+        let sequence = self
+            .scheduler
+            .running_job(job)
+            .ok_or(HandoverError::UnknownJob { job })?;
+        let Phase::Receive(arrivals) = &mut sequence.phase else {
+            return Err(HandoverError::NotExpected { job, what: "pages" });
+        };
+        let (first_page, end_page) = (arrivals.first_page, arrivals.end_page());
+        if !(first_page..end_page).contains(&page) {
+            return Err(HandoverError::Outside {
+                page,
+                first_page,
+                end_page,
+            });
+        }
+        let place = (page - first_page) as usize;
+        if arrivals.arrived[place] {
+            return Err(HandoverError::Twice { page });
+        }
+        import(
+            self.model.as_mut(),
+            &self.info.classes,
+            sequence.table.page(page),
+            bytes,
+        )?;
+        arrivals.arrived[place] = true;
+        arrivals.missing -= 1;
+        Ok(())
+    }
+
+    /// Lets a `Decode` job go on from the first token of answer, which its prefill worker chose, once all pages are there.
+    /// The next step hands the token out.
+    pub fn start(&mut self, job: JobId, first: TokenOut, cached_tokens: u32) -> Result<(), HandoverError> {
+        let limits = self.scheduler.limits;
+        let vocabulary = self.info.vocabulary;
+        if first.id >= vocabulary {
+            return Err(HandoverError::OutsideVocabulary {
+                token: first.id,
+                vocabulary,
+            });
+        }
+        let sequence = self
+            .scheduler
+            .running_job(job)
+            .ok_or(HandoverError::UnknownJob { job })?;
+        let Phase::Receive(arrivals) = &sequence.phase else {
+            return Err(HandoverError::NotExpected {
+                job,
+                what: "its first token",
+            });
+        };
+        if arrivals.missing > 0 {
+            let reserved = arrivals.arrived.len() as u32;
+            return Err(HandoverError::Missing {
+                missing: arrivals.missing,
+                reserved,
+            });
+        }
+        let rank = sequence.rank;
+        let (sequence, kv) = self.scheduler.parts(rank);
+        sequence.phase = Phase::Started(first);
+        sequence.started = true;
+        sequence.cached_tokens = cached_tokens;
+        sequence.announced = true;
+        sequence.computed = sequence.len();
+        sequence.store(kv, limits);
+        Ok(())
+    }
+}
+
+/// Writes a page, all classes one after the other, into the blocks of each class. Nothing is written if the size is wrong.
+fn import(
+    model: &mut dyn Model,
+    classes: &[KvClass],
+    blocks: impl Iterator<Item = BlockId>,
+    bytes: &[u8],
+) -> Result<(), ModelError> {
+    let expected = classes.iter().map(|class| class.block_bytes).sum();
+    if bytes.len() != expected {
+        return Err(ModelError::PageSize {
+            expected,
+            got: bytes.len(),
+        });
+    }
+    let mut rest = bytes;
+    for (index, (class, block)) in classes.iter().zip(blocks).enumerate() {
+        let (own, others) = rest.split_at(class.block_bytes);
+        model.import(index, block, own)?;
+        rest = others;
+    }
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! From logits to a token: penalties, bias, masks, temperature, cuts, draw.
+//!
+//! ```text
+//!  logits ─▶ penalties ─▶ bias ─▶ banned tokens ─▶ ÷ temperature ─▶ top-k ─▶ top-p ─▶ min-p ─▶ draw(seed, position)
+//! ```
+//! A choice is a pure function of its arguments: batch, worker and step do not enter. Tokens are ordered by falling logit,
+//! equal ones by rising id. A logit that is not a number counts as minus infinity. `exp` is our own, so that two machines
+//! with different C libraries draw the same token.
+//!
+//! Cost: greedy reads the row once (196 KB for 49,152 tokens); drawing reads it about four times. Only as many tokens are
+//! sorted as the cuts need.
+
+use cluster_messages::Sampling;
+
+use crate::{history::History, rng};
+use select::{Candidate, best};
+
+mod select;
+mod softmax;
+pub(crate) use softmax::logprobs;
+
+/// Below this temperature the best token is taken: dividing by it would only amplify rounding.
+const TEMPERATURE_MIN: f32 = 1e-5;
+/// Best tokens that are sorted first when looking for the `top_p` set; eight times more in each further try.
+const NUCLEUS_FIRST_TRY: usize = 64;
+
+/// What a choice depends on besides the logits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Draw<'a> {
+    pub(crate) sampling: &'a Sampling,
+    /// The position that the token will have.
+    pub(crate) position: u32,
+    /// Tokens that must not be chosen.
+    pub(crate) banned: &'a [u32],
+    /// Tokens seen before; none where there are no penalties.
+    pub(crate) history: Option<&'a History>,
+}
+
+impl Draw<'_> {
+    fn is_greedy(&self) -> bool {
+        self.sampling.temperature < TEMPERATURE_MIN
+    }
+
+    fn changes_logits(&self) -> bool {
+        self.history.is_some() || !self.sampling.logit_bias.is_empty() || !self.banned.is_empty()
+    }
+}
+
+/// Memory that is reused between choices.
+#[derive(Debug, Default)]
+pub(crate) struct Sampler {
+    logits: Vec<f32>,
+    weights: Vec<f32>,
+    candidates: Vec<Candidate>,
+}
+
+impl Sampler {
+    /// The next token; none if no token can be chosen (all banned, or no logit is a number).
+    pub(crate) fn choose(&mut self, logits: &[f32], draw: &Draw<'_>) -> Option<u32> {
+        if draw.is_greedy() && !draw.changes_logits() {
+            return select::argmax(logits);
+        }
+        self.logits.clear();
+        self.logits.extend(logits.iter().map(|logit| sanitized(*logit)));
+        adjust(&mut self.logits, draw);
+        if draw.is_greedy() {
+            return select::argmax(&self.logits);
+        }
+        let uniform = rng::uniform(draw.sampling.seed, draw.position);
+        let top_k = draw.sampling.top_k as usize;
+        if top_k > 0 && top_k < self.logits.len() {
+            self.draw_of_best(top_k, draw.sampling, uniform)
+        } else if draw.sampling.top_p < 1.0 {
+            self.draw_of_nucleus(draw.sampling, uniform)
+        } else {
+            self.draw_of_all(draw.sampling, uniform)
+        }
+    }
+
+    /// No cut but `min_p`: no order is needed.
+    fn draw_of_all(&mut self, sampling: &Sampling, uniform: f64) -> Option<u32> {
+        softmax::weights(&self.logits, sampling.temperature, &mut self.weights)?;
+        if sampling.min_p > 0.0 {
+            let floor = sampling.min_p;
+            self.weights
+                .iter_mut()
+                .for_each(|weight| *weight = if *weight < floor { 0.0 } else { *weight });
+        }
+        softmax::draw(&self.weights, uniform).map(|index| index as u32)
+    }
+
+    /// The `count` best, then the other cuts among them.
+    fn draw_of_best(&mut self, count: usize, sampling: &Sampling, uniform: f64) -> Option<u32> {
+        best(&self.logits, count, &mut self.candidates);
+        self.weigh_candidates(sampling)?;
+        let total = self.weights.iter().map(|weight| f64::from(*weight)).sum();
+        self.cut_to_nucleus(sampling.top_p, total);
+        self.draw_of_candidates(sampling.min_p, uniform)
+    }
+
+    /// The smallest set of best tokens that has `top_p` of the whole weight.
+    fn draw_of_nucleus(&mut self, sampling: &Sampling, uniform: f64) -> Option<u32> {
+        let total = softmax::weights(&self.logits, sampling.temperature, &mut self.weights)?;
+        let mut count = NUCLEUS_FIRST_TRY;
+        loop {
+            best(&self.logits, count, &mut self.candidates);
+            self.weigh_candidates(sampling)?;
+            let is_whole = self.cut_to_nucleus(sampling.top_p, total);
+            if is_whole || count >= self.logits.len() {
+                return self.draw_of_candidates(sampling.min_p, uniform);
+            }
+            count *= 8;
+        }
+    }
+
+    fn weigh_candidates(&mut self, sampling: &Sampling) -> Option<()> {
+        let highest = self.candidates.first()?.logit;
+        let weight = |candidate: &Candidate| softmax::weight(candidate.logit, highest, sampling.temperature);
+        self.weights.clear();
+        self.weights.extend(self.candidates.iter().map(weight));
+        Some(())
+    }
+
+    /// Keeps candidates until they have `top_p` of `total`; true if they reached it.
+    fn cut_to_nucleus(&mut self, top_p: f32, total: f64) -> bool {
+        let goal = f64::from(top_p) * total;
+        let mut sum = 0.0;
+        for (index, weight) in self.weights.iter().enumerate() {
+            sum += f64::from(*weight);
+            if sum >= goal {
+                self.weights.truncate(index + 1);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Candidates fall, so `min_p` cuts a tail. The best one has weight 1 and always stays.
+    fn draw_of_candidates(&mut self, min_p: f32, uniform: f64) -> Option<u32> {
+        let kept = self.weights.iter().take_while(|weight| **weight >= min_p).count();
+        let index = softmax::draw(&self.weights[..kept.max(1)], uniform)?;
+        Some(self.candidates[index].id)
+    }
+}
+
+fn sanitized(logit: f32) -> f32 {
+    if logit.is_nan() {
+        f32::NEG_INFINITY
+    } else {
+        logit.min(f32::MAX)
+    }
+}
+
+fn adjust(logits: &mut [f32], draw: &Draw<'_>) {
+    if let Some(history) = draw.history {
+        penalize(logits, draw.sampling, history);
+    }
+    for (token, bias) in &draw.sampling.logit_bias {
+        logits[*token as usize] += bias;
+    }
+    for token in draw.banned {
+        logits[*token as usize] = f32::NEG_INFINITY;
+    }
+}
+
+fn penalize(logits: &mut [f32], sampling: &Sampling, history: &History) {
+    let penalties = &sampling.penalties;
+    for (token, count) in history.iter() {
+        let logit = &mut logits[token as usize];
+        *logit = if *logit > 0.0 {
+            *logit / penalties.repetition
+        } else {
+            *logit * penalties.repetition
+        };
+        if count > 0 {
+            *logit -= penalties.frequency * count as f32 + penalties.presence;
+        }
+    }
+}

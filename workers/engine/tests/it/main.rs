@@ -1,0 +1,4 @@
+//! The engine through its public door, on models without weights.
+
+mod equality;
+mod host;
