@@ -104,3 +104,6 @@ impl Class {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -116,3 +116,6 @@ impl Ragged {
         &self.blocks[self.table_ranges[span.tables.clone()][class].clone()]
     }
 }
+
+#[cfg(test)]
+mod tests;

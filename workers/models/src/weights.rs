@@ -418,3 +418,6 @@ fn unpair_rows(bytes: &[u8], rows: usize, head_dim: usize) -> Vec<u8> {
     }
     unpaired
 }
+
+#[cfg(test)]
+mod tests;
