@@ -1,1 +1,42 @@
-//! Tokenizers, chat templates, detokenizing and stop matching.
+//! Between text and token ids, for one model: tokenizers, chat templates, detokenizing and stop matching.
+//!
+//! ```text
+//! ChatPrompt ─ Template::render ─▶ Prompt ─┐
+//! text ────────────────────────────────────┴─ Tokenizer::encode… ─▶ token ids ─▶ (the model)
+//! (the model) ─▶ token ids ─ Detokenizer::push ─▶ whole characters ─ StopMatcher::push ─▶ text for the client
+//! ```
+//!
+//! | module | noun |
+//! |---|---|
+//! | `source` | what a model brings: tokenizer.json and its companions, or the vocabulary of a GGUF file |
+//! | `tokenizer` | the door: text to ids and back, the ids that end an answer |
+//! | `pipeline`, `words`, `added`, `vocabulary`, `byte_level` | how text becomes ids, and what bytes an id stands for |
+//! | `template`, `controls` | a conversation to a prompt in which what users typed stays text |
+//! | `detokenizer` | ids to text, piece by piece, never half a character |
+//! | `stop` | finds stop strings in text that arrives in pieces |
+//!
+//! Deliberately absent: files, networks, clocks (the time of a template is an argument), and requests as a whole; the
+//! tokenizer actor of `cluster-roles` puts these parts together. Not here yet, but at home here: parsers for reasoning and
+//! tool calls (`parsers`), grammar masks (`grammar`), and the expansion of media placeholders (`media`).
+#![warn(missing_docs)]
+
+mod added;
+mod byte_level;
+mod controls;
+mod detokenizer;
+mod error;
+mod pipeline;
+mod source;
+mod stop;
+mod template;
+mod tokenizer;
+mod vocabulary;
+mod words;
+
+pub use controls::Prompt;
+pub use detokenizer::Detokenizer;
+pub use error::TextError;
+pub use source::{GgufVocabulary, JsonFiles, TokenizerSource};
+pub use stop::{Pushed, StopMatcher};
+pub use template::Template;
+pub use tokenizer::{Specials, Tokenizer};

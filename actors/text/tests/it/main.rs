@@ -1,0 +1,11 @@
+//! The crate through its door, on the vocabularies in `tests/fixtures`.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a fixture that cannot be read fails the test that asks for it"
+)]
+
+mod chat;
+mod encode;
+mod fixtures;
+mod injection;
+mod stream;
