@@ -1,1 +1,37 @@
 //! The OpenAI-compatible HTTP endpoint.
+//!
+//! ```text
+//! HTTP ─▶ routes ─▶ body ─▶ json ─▶ fields (one table) ─▶ TextRequest ─▶ Frontend
+//!                                                                          │
+//! HTTP ◀─ events (SSE) or answer (whole) ◀─ frames (checked) ◀─ TextStream ┘
+//! ```
+//! It knows one HTTP request and the frontend it hands it to. It knows no tokens, no placement and no instances; whatever
+//! it refuses, it refuses through the one table in `error`.
+#![warn(missing_docs)]
+
+mod account;
+mod answer;
+mod body;
+mod chunks;
+mod error;
+mod events;
+mod fields;
+mod frames;
+mod frontend;
+mod gateway;
+mod json;
+mod logprobs;
+mod patience;
+mod read;
+mod response;
+mod routes;
+mod server;
+mod settings;
+mod stall;
+mod usage;
+
+pub use frontend::{Frontend, ModelCard, Readiness, TextStream};
+pub use gateway::Gateway;
+pub use response::Body;
+pub use server::{Drained, serve};
+pub use settings::{Environment, Limits, Settings};
