@@ -90,6 +90,7 @@ struct LineState<W> {
     total: Option<u64>,
     bytes: u64,
     lines: u64,
+    last_line: String,
 }
 
 impl<W: Write> Lines<W> {
@@ -102,6 +103,7 @@ impl<W: Write> Lines<W> {
                 total: None,
                 bytes: 0,
                 lines: 0,
+                last_line: String::new(),
             }),
         }
     }
@@ -115,6 +117,15 @@ impl<W: Write> LineState<W> {
     /// A log that cannot be written is no reason to stop fetching.
     fn print(&mut self, line: &str) {
         let _ = writeln!(self.out, "{line}");
+    }
+
+    /// Where the step stands, unless that was the last line.
+    fn print_status(&mut self) {
+        let line = self.status();
+        if line != self.last_line {
+            self.print(&line);
+            self.last_line = line;
+        }
     }
 
     /// How many lines are due at the present position.
@@ -148,15 +159,12 @@ impl<W: Write + Send> Progress for Lines<W> {
         state.bytes = bytes;
         if state.lines_due() > state.lines {
             state.lines = state.lines_due();
-            let line = state.status();
-            state.print(&line);
+            state.print_status();
         }
     }
 
     fn finish(&self) {
-        let mut state = self.state();
-        let line = state.status();
-        state.print(&line);
+        self.state().print_status();
     }
 
     fn note(&self, line: &str) {

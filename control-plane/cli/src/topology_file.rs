@@ -1,0 +1,97 @@
+//! Topology files as users name them: a path, or the name of one that is shipped inside the program. Model files lie in
+//! `models/` beside the topology and win over shipped ones.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use cluster_topologies::{Catalogue, Document, ModelFile, Resolved, catalogue::shipped_topology};
+
+use crate::failure::Failure;
+
+/// A topology file that was read, good or bad.
+#[derive(Debug)]
+pub(crate) struct TopologyFile {
+    document: Document,
+    catalogue: Catalogue,
+}
+
+impl TopologyFile {
+    /// Reads `file`; if there is none, the shipped one of that name.
+    pub(crate) fn read(file: &Path) -> Result<Self, Failure> {
+        let name = file.to_string_lossy();
+        let text = match fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => shipped_text(&name)?.to_owned(),
+            Err(error) => return Err(Failure::input(format!("cannot read {name}: {error}"))),
+        };
+        let folder = file.parent().map(Path::to_owned).unwrap_or_default();
+        let catalogue = catalogue_with(&folder)?;
+        Ok(Self {
+            document: Document::read(&text, &name),
+            catalogue,
+        })
+    }
+
+    /// The topology with everything filled in, or all that is wrong.
+    pub(crate) fn resolve(&self) -> Result<Resolved, Failure> {
+        Ok(self.document.resolve(&self.catalogue)?)
+    }
+}
+
+fn shipped_text(name: &str) -> Result<&'static str, Failure> {
+    shipped_topology(name).ok_or_else(|| {
+        let shipped = cluster_topologies::catalogue::shipped_topologies();
+        let names: Vec<&str> = shipped.iter().map(|(name, _)| *name).collect();
+        Failure::input(format!(
+            "there is no file {name}\n  help: name a topology file, or one of those shipped: {}",
+            names.join(", ")
+        ))
+    })
+}
+
+/// The shipped models and those in `models/` below `folder`.
+pub(crate) fn catalogue_with(folder: &Path) -> Result<Catalogue, Failure> {
+    let mut catalogue = Catalogue::shipped();
+    for path in model_files(&folder.join("models"))? {
+        catalogue.insert(read_model(&path)?);
+    }
+    Ok(catalogue)
+}
+
+fn model_files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
+        Err(error) => return Err(Failure::input(format!("cannot read {}: {error}", folder.display()))),
+    };
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    files.sort();
+    Ok(files)
+}
+
+/// Reads a model file; relative paths among its sources become paths from here.
+pub(crate) fn read_model(path: &Path) -> Result<ModelFile, Failure> {
+    let text =
+        fs::read_to_string(path).map_err(|error| Failure::input(format!("cannot read {}: {error}", path.display())))?;
+    let mut model = ModelFile::parse(&text, &path.to_string_lossy())?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    for source in &mut model.sources {
+        if let cluster_topologies::Source::Path(file) = source {
+            *file = absolute(&folder.join(&*file)).to_string_lossy().into_owned();
+        }
+    }
+    Ok(model)
+}
+
+/// The path from the root. Where the current folder is unknown, a relative path is as good as it gets.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.into())
+}
+
+#[cfg(test)]
+mod tests;
