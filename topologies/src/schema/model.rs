@@ -56,8 +56,9 @@ pub struct KvCache {
     pub page_tokens: u32,
     /// How keys and values are stored.
     pub dtype: KvDtype,
-    /// Memory for pages, for each instance that computes.
-    pub memory: ByteSize,
+    /// Memory for pages, for each instance that computes. None: `512MiB` on processor cores; on accelerators what is left
+    /// of their share.
+    pub memory: Option<ByteSize>,
     /// Whether prefixes of earlier requests are reused.
     pub prefix_reuse: bool,
     /// What keeps pages that no longer fit, fastest first. Needs the cache role.
@@ -69,11 +70,16 @@ impl Default for KvCache {
         Self {
             page_tokens: 16,
             dtype: KvDtype::F16,
-            memory: ByteSize::mib(512),
+            memory: None,
             prefix_reuse: true,
             tiers: Vec::new(),
         }
     }
+}
+
+impl KvCache {
+    /// Memory for pages where nothing is said and no accelerator limits it.
+    pub const MEMORY_ON_CORES: ByteSize = ByteSize::mib(512);
 }
 
 /// How keys and values are stored.

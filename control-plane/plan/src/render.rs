@@ -1,0 +1,143 @@
+//! Plans and differences as text for a terminal.
+
+use std::fmt::Write as _;
+
+use cluster_topologies::{ByteSize, ModelOrigin};
+
+use crate::{Diff, Instance, Plan, Settings, memory::rounded};
+
+/// The plan as tables: instances, memory, checks.
+pub fn render(plan: &Plan) -> String {
+    let parent = plan
+        .parent
+        .map_or("nothing".into(), |parent| format!("generation {parent}"));
+    let mut text = format!(
+        "plan      {}, generation {}, after {parent}\n",
+        plan.topology, plan.generation
+    );
+    text.push_str(&model_line(plan));
+    let _ = writeln!(text, "endpoint  http://{}:{}", plan.endpoint.host, plan.endpoint.port);
+    text.push('\n');
+    text.push_str(&instance_table(plan));
+    text.push('\n');
+    text.push_str(&memory_table(plan));
+    text.push('\n');
+    for check in &plan.checks {
+        let _ = writeln!(text, "ok  {:<8} {}", check.rule, check.detail);
+    }
+    text
+}
+
+/// The difference as lines that start with `+`, `-`, `~` or a blank.
+pub fn render_diff(diff: &Diff) -> String {
+    if diff.is_empty() {
+        return "nothing changes\n".into();
+    }
+    let mut text = String::new();
+    for line in &diff.cluster {
+        let _ = writeln!(text, "~ {line}");
+    }
+    for path in &diff.removed {
+        let _ = writeln!(text, "- {path}");
+    }
+    for change in &diff.changed {
+        let _ = writeln!(text, "~ {}  {}", change.path, change.what.join(", "));
+    }
+    for path in &diff.added {
+        let _ = writeln!(text, "+ {path}");
+    }
+    for path in &diff.kept {
+        let _ = writeln!(text, "  {path}");
+    }
+    text
+}
+
+fn model_line(plan: &Plan) -> String {
+    let model = &plan.model;
+    let origin = match &model.origin {
+        ModelOrigin::File(file) => format!("{} ({})", file.name, file.file),
+        ModelOrigin::Path(path) => path.clone(),
+        ModelOrigin::Scripted(file) => format!("scripted by {file}"),
+        ModelOrigin::Simulated => "simulated".into(),
+    };
+    format!(
+        "model     {origin}, {} arithmetic, {} pages, {} tokens of context\n",
+        model.arithmetic.name(),
+        model.kv_dtype.name(),
+        model.context
+    )
+}
+
+fn instance_table(plan: &Plan) -> String {
+    let rows = plan.instances.iter().map(|instance| {
+        let threads = if instance.threads == 0 {
+            "-".into()
+        } else {
+            instance.threads.to_string()
+        };
+        [
+            instance.path.to_string(),
+            instance.node.to_string(),
+            threads,
+            what(instance),
+        ]
+    });
+    table(["INSTANCE", "NODE", "THREADS", "SETTINGS"], rows)
+}
+
+fn what(instance: &Instance) -> String {
+    let inside: String = instance.folds.iter().map(|role| format!(", {role} inside")).collect();
+    match &instance.settings {
+        Settings::Tokenizer => "-".into(),
+        Settings::Router { policy } => policy.name().into(),
+        Settings::Cache(cache) => format!("{} of main memory", ByteSize(cache.host_bytes)),
+        Settings::Worker(worker) => format!(
+            "{} blocks of {} tokens, {} running, {} tokens a step{inside}",
+            worker.blocks, worker.block_tokens, worker.running_max, worker.step_tokens
+        ),
+    }
+}
+
+fn memory_table(plan: &Plan) -> String {
+    let rows = plan.memory.iter().map(|row| {
+        let device = row
+            .device
+            .map_or_else(String::new, |device| format!(" device {device}"));
+        [
+            format!("{}{device}", row.node),
+            rounded(row.weights_bytes),
+            rounded(row.kv_bytes),
+            rounded(row.activation_bytes),
+            rounded(row.cache_bytes),
+            rounded(row.used_bytes()),
+            rounded(row.limit_bytes()),
+        ]
+    });
+    table(
+        ["MEMORY", "WEIGHTS", "KV", "ACTIVATIONS", "CACHE", "SUM", "LIMIT"],
+        rows,
+    )
+}
+
+/// Columns two blanks apart, each as wide as its widest cell; no blanks at the ends of lines.
+fn table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let mut lines = vec![head.map(str::to_owned)];
+    lines.extend(rows);
+    let mut widths = [0; N];
+    for line in &lines {
+        for (width, cell) in widths.iter_mut().zip(line) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let mut text = String::new();
+    for line in &lines {
+        let cells: Vec<_> = line
+            .iter()
+            .zip(widths)
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
