@@ -7,6 +7,8 @@
 #![warn(missing_docs)]
 
 pub mod clock;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 mod credits;
 mod directory;
 pub mod discovery;

@@ -3,7 +3,7 @@ use std::time::Duration;
 use cluster_messages::{ActorPath, Epoch, ErrorKind, Header, RequestId, Role, TraceContext};
 
 use super::*;
-use crate::{StreamProtocol, SystemClock};
+use crate::{StreamProtocol, SystemClock, conformance};
 
 struct Count;
 
@@ -67,4 +67,58 @@ async fn a_cut_ends_streams_on_both_sides_and_heals() {
         futures::poll!(std::pin::pin!(opening)).is_pending(),
         "it waits at the door"
     );
+}
+
+/// Two nodes of a fresh world.
+fn pair(world: &MemoryFabric) -> [Fabric; 2] {
+    ["here", "there"].map(|name| world.node(node(name)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn discovery_conforms() {
+    conformance::discovery(async || pair(&world()).map(|fabric| fabric.discovery)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn documents_conform() {
+    conformance::documents(async || pair(&world()).map(|fabric| fabric.documents)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn messaging_conforms() {
+    conformance::messaging(async || pair(&world()).map(|fabric| fabric.messaging)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn messaging_conforms_when_messages_take_their_time() {
+    let make = async || {
+        let world = world();
+        // All equally long: the order is promised, so this world keeps it.
+        let delay = Duration::from_millis(3);
+        world.faults().set_message_faults(MessageFaults {
+            delay: delay..=delay,
+            ..MessageFaults::default()
+        });
+        pair(&world).map(|fabric| fabric.messaging)
+    };
+    conformance::messaging(make).await;
+}
+
+fn stream_members(world: &MemoryFabric, [asking, serving]: [&str; 2]) -> conformance::StreamMembers {
+    conformance::StreamMembers {
+        clock: world.clock.clone(),
+        asking: world.node(node(asking)).streams,
+        serving: world.node(node(serving)).streams,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_of_values_conform() {
+    conformance::streams(async || stream_members(&world(), ["here", "there"])).await;
+    conformance::streams(async || stream_members(&world(), ["here", "here"])).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_of_bytes_conform() {
+    conformance::streams(async || stream_members(&world().encoding(), ["here", "there"])).await;
 }
