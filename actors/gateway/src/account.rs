@@ -11,7 +11,11 @@ use cluster_telemetry::{
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 use tracing::{Span, field::Empty};
 
-use crate::{chunks::reason_name, error::ApiError, routes::Api};
+use crate::{
+    chunks::reason_name,
+    error::{ApiError, Fault},
+    routes::Api,
+};
 
 const OK: &str = "ok";
 
@@ -20,6 +24,8 @@ pub(crate) struct Account {
     metrics: Metrics,
     served: Option<Served>,
     finish_reasons: String,
+    /// A stream has its status before its outcome.
+    has_head: bool,
     is_settled: bool,
 }
 
@@ -73,6 +79,7 @@ impl Account {
             metrics: metrics.clone(),
             served: None,
             finish_reasons: String::new(),
+            has_head: false,
             is_settled: false,
         }
     }
@@ -95,7 +102,6 @@ impl Account {
 
     /// The request has its place. `since` is when its last byte had come.
     pub(crate) fn admitted(&mut self, model: String, choices: u32, since: Instant, place: OwnedSemaphorePermit) {
-        self.span.record(attributes::HTTP_STATUS, 200);
         self.served = Some(Served {
             metrics: self.metrics.model(&model),
             model,
@@ -132,24 +138,29 @@ impl Account {
         let _ = write!(self.finish_reasons, "{separator}{}", reason_name(reason));
     }
 
+    /// A stream's head leaves: whatever comes now, its status is 200.
+    pub(crate) fn streams(&mut self) {
+        self.has_head = true;
+    }
+
     /// The last byte of a whole answer is written.
     pub(crate) fn succeeded(&mut self) {
         self.span
             .record(attributes::FINISH_REASONS, self.finish_reasons.as_str());
-        self.settle(OK);
+        self.settle(OK, 200);
     }
 
     /// The request ends with an error, before or after it was admitted.
     pub(crate) fn failed(&mut self, error: &ApiError) {
-        // A stream that failed midway had its status long before.
-        self.span.record(attributes::HTTP_STATUS, error.status());
-        self.settle(error.code());
+        self.settle(error.code(), error.status());
     }
 
-    fn settle(&mut self, outcome: &'static str) {
+    fn settle(&mut self, outcome: &'static str, status: u16) {
         if std::mem::replace(&mut self.is_settled, true) {
             return;
         }
+        self.span
+            .record(attributes::HTTP_STATUS, if self.has_head { 200 } else { status });
         if outcome != OK {
             self.span.record(attributes::ERROR_TYPE, outcome);
         }
@@ -206,7 +217,8 @@ impl Served {
 
 impl Drop for Account {
     fn drop(&mut self) {
-        self.settle(ErrorKind::Cancelled.code());
+        let left = ApiError::new(Fault::Request(ErrorKind::Cancelled), "");
+        self.failed(&left);
         self.metrics.requests_in_flight().dec();
     }
 }

@@ -46,6 +46,7 @@ impl EventStream {
             Ok(Ok(frame)) => frame,
             Err(_) => None,
         };
+        account.streams();
         let mut stream = Self {
             frames,
             chunks,

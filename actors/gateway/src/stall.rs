@@ -84,3 +84,6 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for StallGuard<T> {
         Pin::new(&mut self.inner).poll_shutdown(context)
     }
 }
+
+#[cfg(test)]
+mod tests;
