@@ -134,3 +134,6 @@ fn check_sampling(generation: &Generation) -> Result<(), RequestError> {
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -108,7 +108,10 @@ impl Engine {
         let preempted = self.scheduler.plan_decodes(&mut runs, now_ms);
         // Blocks that were just taken away are for those who run, not for the next who waits.
         if preempted == 0 {
-            self.scheduler.admit(events);
+            for rank in self.scheduler.admit(events) {
+                let sequence = self.scheduler.get(rank);
+                self.model.begin(sequence.seq, sequence.generation.prompt_len);
+            }
         }
         self.scheduler.plan_prefills(&mut runs, events);
         self.publish_changes(events);

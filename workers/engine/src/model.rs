@@ -235,6 +235,10 @@ pub trait Model: Send {
         0
     }
 
+    /// The engine will mention this sequence from now on; `prompt_len` of its tokens are the client's prompt, the others
+    /// answer. Said again when it runs again after a preemption.
+    fn begin(&mut self, _seq: SeqId, _prompt_len: u32) {}
+
     /// The engine will not mention this sequence again.
     fn forget(&mut self, _seq: SeqId) {}
 }

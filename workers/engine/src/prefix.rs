@@ -179,3 +179,6 @@ impl Prefix {
             .expect("callers name pages of the tree")
     }
 }
+
+#[cfg(test)]
+mod tests;

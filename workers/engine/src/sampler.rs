@@ -17,6 +17,8 @@ use select::{Candidate, best};
 
 mod select;
 mod softmax;
+#[cfg(test)]
+use softmax::LOGPROB_MIN;
 pub(crate) use softmax::logprobs;
 
 /// Below this temperature the best token is taken: dividing by it would only amplify rounding.
@@ -177,3 +179,6 @@ fn penalize(logits: &mut [f32], sampling: &Sampling, history: &History) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

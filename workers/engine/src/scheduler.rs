@@ -142,8 +142,9 @@ impl Scheduler {
         fits.then_some(found)
     }
 
-    /// Lets waiting sequences run, best rank first, until one does not fit.
-    pub(crate) fn admit(&mut self, events: &mut Vec<Event>) {
+    /// Lets waiting sequences run, best rank first, until one does not fit. Returns those that got blocks.
+    pub(crate) fn admit(&mut self, events: &mut Vec<Event>) -> Vec<Rank> {
+        let mut opened = Vec::new();
         while let Some((rank, sequence)) = self.waiting.first_key_value() {
             let (rank, job) = (*rank, sequence.job);
             let Some(found) = self.admissible(sequence) else { break };
@@ -155,8 +156,10 @@ impl Scheduler {
             } else {
                 self.open(&mut sequence, found, events);
                 self.running.insert(rank, sequence);
+                opened.push(rank);
             }
         }
+        opened
     }
 
     fn open(&mut self, sequence: &mut Sequence, found: u32, events: &mut Vec<Event>) {

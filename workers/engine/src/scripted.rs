@@ -1,15 +1,15 @@
 //! A model that takes its answers from scripts: what to emit, how many tokens at a time, where to stall, how to end.
 //!
 //! Scripts are handed to sequences in the order in which these first ask for a token, and start again after the last.
-//! The blocks hold the tokens themselves. A sequence that comes from elsewhere brings tokens of answer along: if what it
-//! brings ends with the beginning of a script, that script goes on from there.
+//! The blocks hold the tokens themselves. A sequence that comes from elsewhere brings tokens of answer along: the next
+//! script that begins with them goes on.
 
 use std::collections::BTreeMap;
 
 use cluster_messages::Fingerprint;
 use serde::{Deserialize, Serialize};
 
-use crate::{Batch, BlockId, Model, ModelError, ModelInfo, Outputs, SeqId, Slice, Wanted, cells::Cells};
+use crate::{Batch, BlockId, Model, ModelError, ModelInfo, Outputs, SeqId, Slice, cells::Cells};
 
 /// One answer.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -88,11 +88,9 @@ pub struct Scripted {
 /// A sequence's place in its script.
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    script: usize,
-    /// Tokens of the script that the sequence brought along.
-    brought: usize,
-    /// Its length when it first asked.
-    start: u32,
+    prompt_len: u32,
+    /// None until it first asks for a token.
+    script: Option<usize>,
     /// The stall it is in, or was in last.
     stall_after: Option<u32>,
     /// Steps of that stall that are over.
@@ -134,49 +132,43 @@ impl Scripted {
         }
         (1..rows).for_each(|_| out.push_tokens(&[]));
         let end = slice.start + slice.tokens.len() as u32;
-        let history: Vec<u32> = self.cells.read(slice.tables[0], end).map(|word| word as u32).collect();
         let Self {
-            parts, next, config, ..
+            parts, cells, config, ..
         } = self;
-        let part = parts.entry(slice.seq).or_insert_with(|| {
-            *next += 1;
-            Part::new(&config.scripts, *next - 1, &history)
+        let part = parts
+            .get_mut(&slice.seq)
+            .expect("the engine begins a sequence before it runs it");
+        let Some(position) = end.checked_sub(part.prompt_len) else {
+            // Inside a prompt that is scored: nobody asks for a token.
+            return out.push_tokens(&[]);
+        };
+        let script = *part.script.get_or_insert_with(|| {
+            let answer: Vec<u32> = cells
+                .read(slice.tables[0], end)
+                .skip(part.prompt_len as usize)
+                .map(|word| word as u32)
+                .collect();
+            self.next += 1;
+            choose(&config.scripts, self.next - 1, &answer)
         });
-        let script = &config.scripts[part.script];
-        if slice.wanted == Wanted::All {
-            // A scored prompt comes in several such slices, and only the engine knows which is the last.
-            part.start = end;
-            part.brought = overlap(&history, &script.emit);
-        }
-        let position = part.brought + end.saturating_sub(part.start) as usize;
-        if part.stalls(script, position as u32) {
+        let script = &config.scripts[script];
+        if part.stalls(script, position) {
             out.push_tokens(&[]);
         } else {
-            play(script, config.eos, position, out);
+            play(script, config.eos, position as usize, out);
         }
     }
 }
 
-impl Part {
-    /// The script that `history` has begun, or number `next`.
-    fn new(scripts: &[Script], next: usize, history: &[u32]) -> Self {
-        let in_turn = (0..scripts.len()).map(|offset| (next + offset) % scripts.len());
-        let mut best = (next % scripts.len(), 0);
-        for script in in_turn {
-            let brought = overlap(history, &scripts[script].emit);
-            if brought > best.1 {
-                best = (script, brought);
-            }
-        }
-        Self {
-            script: best.0,
-            brought: best.1,
-            start: history.len() as u32,
-            stall_after: None,
-            stalled: 0,
-        }
-    }
+/// Script number `next`, or the first one after it that begins with the answer so far.
+fn choose(scripts: &[Script], next: usize, answer: &[u32]) -> usize {
+    let mut in_turn = (0..scripts.len()).map(|offset| (next + offset) % scripts.len());
+    in_turn
+        .find(|script| scripts[*script].emit.starts_with(answer))
+        .unwrap_or(next % scripts.len())
+}
 
+impl Part {
     fn stalls(&mut self, script: &Script, position: u32) -> bool {
         let Some(stall) = script.stalls.iter().find(|stall| stall.after == position) else {
             return false;
@@ -188,15 +180,6 @@ impl Part {
         self.stalled = self.stalled.saturating_add(1);
         self.stalled <= stall.steps
     }
-}
-
-/// How many tokens at the start of `emit` stand at the end of `history`.
-fn overlap(history: &[u32], emit: &[u32]) -> usize {
-    let most = history.len().min(emit.len());
-    (1..=most)
-        .rev()
-        .find(|count| history.ends_with(&emit[..*count]))
-        .unwrap_or(0)
 }
 
 /// The row after `position` tokens of the script.
@@ -272,6 +255,15 @@ impl Model for Scripted {
 
     fn step_cost_us(&self) -> u64 {
         self.config.step_us
+    }
+
+    fn begin(&mut self, seq: SeqId, prompt_len: u32) {
+        self.parts.entry(seq).or_insert(Part {
+            prompt_len,
+            script: None,
+            stall_after: None,
+            stalled: 0,
+        });
     }
 
     fn forget(&mut self, seq: SeqId) {

@@ -145,3 +145,6 @@ impl Model for Simulated {
         self.last_cost_us
     }
 }
+
+#[cfg(test)]
+mod tests;

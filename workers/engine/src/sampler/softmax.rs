@@ -82,12 +82,15 @@ fn sum(weights: &[f32]) -> f64 {
     lanes.iter().chain(rest).map(|part| f64::from(*part)).sum()
 }
 
+/// The lowest log-probability that is reported: minus infinity cannot be written in JSON.
+pub(crate) const LOGPROB_MIN: f32 = -9999.0;
+
 /// Log-probabilities of the model's own distribution: of the chosen token and of the `top` best.
 pub(crate) fn logprobs(logits: &[f32], chosen: u32, top: u8) -> TokenLogprobs {
     let highest = highest(logits);
-    let total: f64 = logits.iter().map(|logit| f64::from(weight(*logit, highest, 1.0))).sum();
-    let normalizer = f64::from(highest) + total.ln();
-    let logprob = |logit: f32| (f64::from(logit) - normalizer) as f32;
+    let normalizer = f64::from(highest) + total(logits, highest).ln();
+    // Comparing this way round also turns what is no number into the lowest.
+    let logprob = |logit: f32| ((f64::from(logit) - normalizer) as f32).max(LOGPROB_MIN);
     let mut candidates: Vec<Candidate> = Vec::new();
     best(logits, usize::from(top), &mut candidates);
     TokenLogprobs {
@@ -97,4 +100,17 @@ pub(crate) fn logprobs(logits: &[f32], chosen: u32, top: u8) -> TokenLogprobs {
             .map(|candidate| (candidate.id, logprob(candidate.logit)))
             .collect(),
     }
+}
+
+/// The sum of all weights at temperature 1.
+fn total(logits: &[f32], highest: f32) -> f64 {
+    let mut weights = [0.0; GROUP];
+    let group = |chunk: &[f32]| {
+        let weights = &mut weights[..chunk.len()];
+        for (place, logit) in weights.iter_mut().zip(chunk) {
+            *place = weight(*logit, highest, 1.0);
+        }
+        sum(weights)
+    };
+    logits.chunks(GROUP).map(group).sum()
 }
