@@ -1,9 +1,14 @@
 //! The operations on this machine's processor.
 
 pub(crate) mod experts;
+mod gemm;
+mod lanes;
+mod math;
+pub(crate) mod pool;
 pub(crate) mod rope;
 
 use crate::{Arithmetic, DType, KernelError, KvStore, Matrix, RopeStyle, Rotations, reference};
+use pool::Pool;
 
 /// An instruction set level. All give the same bits; they differ in speed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -29,6 +34,7 @@ pub struct CpuOptions {
 pub struct Cpu {
     isa: Isa,
     threads: usize,
+    pool: Pool,
 }
 
 /// One call of attention: which layer, how many query heads, and whose tokens the queries are.
@@ -60,10 +66,13 @@ pub struct Sequence<'a> {
 impl Cpu {
     /// Starts the pool and chooses the kernels.
     pub fn new(options: CpuOptions) -> Result<Self, KernelError> {
-        Ok(Self {
-            isa: options.isa.unwrap_or(Isa::Scalar),
-            threads: options.threads.max(1),
-        })
+        let isa = options.isa.unwrap_or_else(Isa::detect);
+        if !isa.available() {
+            return Err(KernelError::IsaMissing(isa));
+        }
+        let threads = options.threads.max(1);
+        let pool = Pool::new(threads)?;
+        Ok(Self { isa, threads, pool })
     }
 
     /// The instruction set in use.
@@ -85,20 +94,11 @@ impl Cpu {
         bytes: &[u8],
         arithmetic: Arithmetic,
     ) -> Result<Matrix, KernelError> {
-        Matrix::pack(dtype, rows, cols, bytes, arithmetic)
+        Matrix::pack(&self.pool, dtype, rows, cols, bytes, arithmetic)
     }
 
-    /// Multiplies `n` rows `x[n, cols]` with every matrix: `out[n, rows] = x · wᵀ`. Matrices that share an input are best
-    /// given together.
-    ///
-    /// # Panics
-    /// When a slice does not fit its shape.
-    pub fn matmul(&self, x: &[f32], n: usize, products: &mut [(&Matrix, &mut [f32])]) {
-        for (matrix, out) in products {
-            assert_eq!(x.len(), n * matrix.cols(), "x is [n, cols]");
-            assert_eq!(out.len(), n * matrix.rows(), "out is [n, rows]");
-            reference::matmul(matrix.dtype(), matrix.packed(), matrix.cols(), x, out);
-        }
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
     }
 
     /// `weight ⊙ x / sqrt(mean(x²) + epsilon)` for every row of `weight.len()`.

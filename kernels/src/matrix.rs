@@ -1,6 +1,14 @@
-//! A weight matrix as the kernels read it.
+//! A weight matrix as the kernels read it: repacked once into panels of sixteen rows, quantized as in the file.
 
+pub(crate) mod layout;
+mod pack;
+
+use std::sync::Mutex;
+
+use crate::cpu::pool::Pool;
+use crate::memory::AlignedBytes;
 use crate::{DType, KernelError, reference};
+use layout::{PANEL, Parts, with_format};
 
 /// How a product with quantized weights is computed. Float formats ignore it: their activations stay f32.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -17,11 +25,23 @@ pub struct Matrix {
     rows: usize,
     cols: usize,
     arithmetic: Arithmetic,
-    packed: Vec<u8>,
+    parts: Parts,
+    packed: AlignedBytes,
+}
+
+impl std::fmt::Debug for Matrix {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Matrix({:?} {} x {}, {:?})",
+            self.dtype, self.rows, self.cols, self.arithmetic
+        )
+    }
 }
 
 impl Matrix {
     pub(crate) fn pack(
+        pool: &Pool,
         dtype: DType,
         rows: usize,
         cols: usize,
@@ -29,12 +49,28 @@ impl Matrix {
         arithmetic: Arithmetic,
     ) -> Result<Self, KernelError> {
         check_shape(dtype, rows, cols, bytes.len())?;
+        let parts = Parts::new(dtype, cols);
+        let panels = rows.div_ceil(PANEL);
+        let mut packed = AlignedBytes::zeroed(panels * parts.bytes)?;
+        if cols > 0 {
+            let files = bytes.chunks(PANEL * dtype.row_bytes(cols));
+            let jobs: Vec<_> = files
+                .zip(packed.chunks_exact_mut(parts.bytes))
+                .map(Mutex::new)
+                .collect();
+            pool.for_each(jobs.len(), &|panel| {
+                let mut job = jobs[panel].try_lock().expect("every panel is packed by one thread");
+                let (file, panel) = &mut *job;
+                pack_panel(dtype, cols, &parts, file, panel);
+            });
+        }
         Ok(Self {
             dtype,
             rows,
             cols,
             arithmetic,
-            packed: bytes.to_vec(),
+            parts,
+            packed,
         })
     }
 
@@ -68,12 +104,38 @@ impl Matrix {
     /// # Panics
     /// When there is no such row or `out` has another length.
     pub fn row_into(&self, row: usize, out: &mut [f32]) {
-        let bytes = self.dtype.row_bytes(self.cols);
-        reference::dequantize(self.dtype, &self.packed[row * bytes..(row + 1) * bytes], out);
+        assert!(row < self.rows, "row {row} of {}", self.rows);
+        assert_eq!(out.len(), self.cols, "a row has {} columns", self.cols);
+        let (panel, row) = (self.panel(row / PANEL), row % PANEL);
+        with_format!(self.dtype, F => pack::unpack_row::<F>(&self.parts, panel, row, out), {
+            let bytes = pack::unpack_float_row(self.dtype.block_bytes(), panel, row, self.cols);
+            reference::dequantize(self.dtype, &bytes, out);
+        });
     }
 
-    pub(crate) fn packed(&self) -> &[u8] {
-        &self.packed
+    /// Where things are in a panel.
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    /// How many panels; the rows past the last one's end are zero.
+    pub(crate) fn panels(&self) -> usize {
+        self.rows.div_ceil(PANEL)
+    }
+
+    /// The bytes of a panel.
+    pub(crate) fn panel(&self, index: usize) -> &[u8] {
+        &self.packed[index * self.parts.bytes..(index + 1) * self.parts.bytes]
+    }
+}
+
+fn pack_panel(dtype: DType, cols: usize, parts: &Parts, file: &[u8], panel: &mut [u8]) {
+    for (row, file) in file.chunks_exact(dtype.row_bytes(cols)).enumerate() {
+        with_format!(
+            dtype,
+            F => pack::pack_row::<F>(dtype, parts, file, row, panel),
+            pack::pack_float_row(dtype.block_bytes(), file, row, panel)
+        );
     }
 }
 
@@ -94,3 +156,6 @@ fn check_shape(dtype: DType, rows: usize, cols: usize, got: usize) -> Result<(),
     }
     Ok(())
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -10,6 +10,7 @@ mod matmul;
 
 pub use attention::attention;
 pub use dequantize::dequantize;
+pub(crate) use dequantize::{q3_k_scale, q4_k_scale};
 pub use elementwise::{gelu_tanh, rms_norm, rope, silu, softmax};
 pub use matmul::matmul;
 

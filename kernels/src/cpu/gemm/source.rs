@@ -1,0 +1,246 @@
+//! Where a tile's weights come from: the packed panel, or a scratch copy unpacked once for many tokens.
+#![expect(unsafe_code, reason = "vector loads through pointers")]
+
+use crate::cpu::lanes::{LANES, Lanes};
+use crate::matrix::layout::{Format, Parts, VECTOR, VECTORS};
+
+/// Blocks of one panel, ready to be multiplied. A weight is scale·(code - zero) + minimum.
+pub(super) trait Source: Copy {
+    /// The format's constants.
+    type Format: Format;
+
+    /// The codes of a block.
+    ///
+    /// # Safety
+    /// The panel has this block.
+    unsafe fn codes<L: Lanes>(self, l: L, block: usize) -> [L::C; VECTORS];
+
+    /// The scale of a block's group.
+    ///
+    /// # Safety
+    /// The panel has this block.
+    unsafe fn scale<L: Lanes>(self, l: L, block: usize, group: usize) -> L::F;
+
+    /// The minimum of a block's group, of a format that has minima.
+    ///
+    /// # Safety
+    /// The panel has this block.
+    unsafe fn minimum<L: Lanes>(self, l: L, block: usize, group: usize) -> L::F;
+}
+
+/// A panel as it is stored.
+#[derive(Clone, Copy)]
+pub(super) struct Packed<'a, F> {
+    start: *const u8,
+    parts: &'a Parts,
+    format: std::marker::PhantomData<F>,
+}
+
+/// How far ahead of its use packed memory is asked for.
+const AHEAD: usize = 4096;
+
+impl<'a, F: Format> Packed<'a, F> {
+    pub(super) fn new(panel: &'a [u8], parts: &'a Parts) -> Self {
+        assert!(panel.len() >= parts.bytes, "a whole panel");
+        Self {
+            start: panel.as_ptr(),
+            parts,
+            format: std::marker::PhantomData,
+        }
+    }
+}
+
+/// A sixteen-lane product of an f16 scale and, in formats that have them, an i8 factor.
+#[inline(always)]
+unsafe fn scaled<L: Lanes, F: Format>(l: L, halves: *const u8, factors: *const u8, block: usize, group: usize) -> L::F {
+    // SAFETY: the caller has both parts of the panel, for this block.
+    unsafe {
+        let scale = l.load_f16(halves.add(block / F::UNIT * LANES * 2).cast());
+        if F::UNIT == 1 {
+            return scale;
+        }
+        let factor = l.load_i8(factors.add((block * F::GROUPS + group) * LANES).cast());
+        l.mul(scale, factor)
+    }
+}
+
+impl<F: Format> Source for Packed<'_, F> {
+    type Format = F;
+
+    #[inline(always)]
+    unsafe fn codes<L: Lanes>(self, l: L, block: usize) -> [L::C; VECTORS] {
+        let at = self.start.wrapping_add(block * VECTOR * F::BITS as usize);
+        for line in 0..F::BITS as usize {
+            l.prefetch(at.wrapping_add(AHEAD + line * VECTOR));
+        }
+        // SAFETY: the panel has this block, of `BITS` vectors.
+        unsafe { unpack::<L, F>(l, at) }
+    }
+
+    #[inline(always)]
+    unsafe fn scale<L: Lanes>(self, l: L, block: usize, group: usize) -> L::F {
+        // SAFETY: the panel has this block, and every format has scales and, if it refines them, factors.
+        unsafe {
+            let (scales, factors) = (self.start.add(self.parts.scales), self.start.add(self.parts.factors));
+            scaled::<L, F>(l, scales, factors, block, group)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn minimum<L: Lanes>(self, l: L, block: usize, group: usize) -> L::F {
+        // SAFETY: the panel has this block, and the caller asks only where the format has minima.
+        unsafe {
+            let (minima, offsets) = (self.start.add(self.parts.minima), self.start.add(self.parts.offsets));
+            let minimum = scaled::<L, F>(l, minima, offsets, block, group);
+            if F::UNIT == 1 {
+                minimum
+            } else {
+                l.sub(l.splat(0.0), minimum)
+            }
+        }
+    }
+}
+
+/// The eight vectors of a block's codes out of its planes.
+#[inline(always)]
+unsafe fn unpack<L: Lanes, F: Format>(l: L, at: *const u8) -> [L::C; VECTORS] {
+    // SAFETY: `BITS` vectors lie at `at`: a plane of w bits is w of them, and planes follow each other.
+    unsafe {
+        match F::BITS {
+            2 => plane2(l, at),
+            3 => join::<L, 2>(l, plane2(l, at), plane1(l, at.add(2 * VECTOR))),
+            4 => plane4(l, at),
+            5 => join::<L, 4>(l, plane4(l, at), plane1(l, at.add(4 * VECTOR))),
+            6 => join::<L, 4>(l, plane4(l, at), plane2(l, at.add(4 * VECTOR))),
+            _ => plane8(l, at),
+        }
+    }
+}
+
+#[inline(always)]
+fn join<L: Lanes, const SHIFT: u32>(l: L, low: [L::C; VECTORS], high: [L::C; VECTORS]) -> [L::C; VECTORS] {
+    let mut codes = low;
+    for (code, high) in codes.iter_mut().zip(high) {
+        *code = l.join::<SHIFT>(*code, high);
+    }
+    codes
+}
+
+#[inline(always)]
+unsafe fn plane8<L: Lanes>(l: L, at: *const u8) -> [L::C; VECTORS] {
+    // SAFETY: the caller has eight vectors there.
+    let load = |i: usize| unsafe { l.load_codes(at.add(i * VECTOR)) };
+    [load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7)]
+}
+
+#[inline(always)]
+unsafe fn plane4<L: Lanes>(l: L, at: *const u8) -> [L::C; VECTORS] {
+    // SAFETY: the caller has four vectors there.
+    let load = |i: usize| unsafe { l.load_codes(at.add(i * VECTOR)) };
+    let v = [load(0), load(1), load(2), load(3)];
+    [
+        l.bits::<0, 15>(v[0]),
+        l.bits::<0, 15>(v[1]),
+        l.bits::<0, 15>(v[2]),
+        l.bits::<0, 15>(v[3]),
+        l.bits::<4, 15>(v[0]),
+        l.bits::<4, 15>(v[1]),
+        l.bits::<4, 15>(v[2]),
+        l.bits::<4, 15>(v[3]),
+    ]
+}
+
+#[inline(always)]
+unsafe fn plane2<L: Lanes>(l: L, at: *const u8) -> [L::C; VECTORS] {
+    // SAFETY: the caller has two vectors there.
+    let v = unsafe { [l.load_codes(at), l.load_codes(at.add(VECTOR))] };
+    [
+        l.bits::<0, 3>(v[0]),
+        l.bits::<2, 3>(v[0]),
+        l.bits::<4, 3>(v[0]),
+        l.bits::<6, 3>(v[0]),
+        l.bits::<0, 3>(v[1]),
+        l.bits::<2, 3>(v[1]),
+        l.bits::<4, 3>(v[1]),
+        l.bits::<6, 3>(v[1]),
+    ]
+}
+
+#[inline(always)]
+unsafe fn plane1<L: Lanes>(l: L, at: *const u8) -> [L::C; VECTORS] {
+    // SAFETY: the caller has a vector there.
+    let v = unsafe { l.load_codes(at) };
+    [
+        l.bits::<0, 1>(v),
+        l.bits::<1, 1>(v),
+        l.bits::<2, 1>(v),
+        l.bits::<3, 1>(v),
+        l.bits::<4, 1>(v),
+        l.bits::<5, 1>(v),
+        l.bits::<6, 1>(v),
+        l.bits::<7, 1>(v),
+    ]
+}
+
+/// A panel unpacked to scratch memory: per block eight vectors of codes, then scales and minima as f32.
+#[derive(Clone, Copy)]
+pub(super) struct Unpacked<F> {
+    start: *const u8,
+    format: std::marker::PhantomData<F>,
+}
+
+impl<F: Format> Unpacked<F> {
+    /// Bytes of a block.
+    pub(super) const BYTES: usize = VECTOR * (VECTORS + F::GROUPS * (1 + F::MINIMUM as usize));
+
+    /// Unpacks the first `blocks` blocks of a panel into `scratch`.
+    #[inline(always)]
+    pub(super) fn unpack<L: Lanes>(l: L, from: Packed<'_, F>, blocks: usize, scratch: &mut [u8]) -> Self {
+        assert!(scratch.len() >= blocks * Self::BYTES, "room for all blocks");
+        let start = scratch.as_mut_ptr();
+        for block in 0..blocks {
+            // SAFETY: `scratch` has room for this block, as asserted; the panel has it by the caller's shape.
+            unsafe {
+                let at = start.add(block * Self::BYTES);
+                let codes = from.codes(l, block);
+                for (i, code) in codes.into_iter().enumerate() {
+                    l.store_codes(at.add(i * VECTOR), code);
+                }
+                for group in 0..F::GROUPS {
+                    l.store(at.add((VECTORS + group) * VECTOR).cast(), from.scale(l, block, group));
+                    if F::MINIMUM {
+                        let at = at.add((VECTORS + F::GROUPS + group) * VECTOR);
+                        l.store(at.cast(), from.minimum(l, block, group));
+                    }
+                }
+            }
+        }
+        Self {
+            start,
+            format: std::marker::PhantomData,
+        }
+    }
+}
+
+impl<F: Format> Source for Unpacked<F> {
+    type Format = F;
+
+    #[inline(always)]
+    unsafe fn codes<L: Lanes>(self, l: L, block: usize) -> [L::C; VECTORS] {
+        // SAFETY: `unpack` wrote this block's codes there.
+        unsafe { plane8(l, self.start.add(block * Self::BYTES)) }
+    }
+
+    #[inline(always)]
+    unsafe fn scale<L: Lanes>(self, l: L, block: usize, group: usize) -> L::F {
+        // SAFETY: `unpack` wrote this block's scales there.
+        unsafe { l.load(self.start.add(block * Self::BYTES + (VECTORS + group) * VECTOR).cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn minimum<L: Lanes>(self, l: L, block: usize, group: usize) -> L::F {
+        let at = block * Self::BYTES + (VECTORS + F::GROUPS + group) * VECTOR;
+        // SAFETY: `unpack` wrote this block's minima there, if the format has them.
+        unsafe { l.load(self.start.add(at).cast()) }
+    }
+}

@@ -1,0 +1,171 @@
+//! The innermost loops: some panels times some tokens, all accumulators in registers.
+//!
+//! Every (token, output row) is reduced in one fixed order, whatever the tile's shape: over the blocks of 32 columns from
+//! the first to the last with one fused multiply-add per group (the integer sums inside a group are exact), or over the
+//! columns from the first to the last for f32 activations.
+#![expect(unsafe_code, reason = "vector loads through pointers")]
+
+use super::quantize::Line;
+use super::source::Source;
+use crate::cpu::lanes::{LANES, Lanes};
+use crate::matrix::layout::{Format, VECTORS};
+
+/// 8-bit activations times quantized weights: `P` panels, `T` tokens.
+///
+/// # Safety
+/// The panels and the tokens' lines have `blocks` blocks.
+#[inline(always)]
+pub(super) unsafe fn integer<L: Lanes, S: Source, const P: usize, const T: usize>(
+    l: L,
+    panels: [S; P],
+    tokens: [*const Line; T],
+    blocks: usize,
+) -> [[L::F; T]; P] {
+    let mut sums = [[l.splat(0.0); T]; P];
+    for block in 0..blocks {
+        // SAFETY: the panels have this block.
+        let codes = panels.map(|panel| unsafe { panel.codes(l, block) });
+        for group in 0..S::Format::GROUPS {
+            // SAFETY: the panels have this block.
+            let scales = panels.map(|panel| unsafe { panel.scale(l, block, group) });
+            for token in 0..T {
+                // SAFETY: the token has this line.
+                let line = unsafe { &*tokens[token].add(block) };
+                for panel in 0..P {
+                    let dot = group_dot::<L, S::Format>(l, &codes[panel], line, group);
+                    let scale = l.mul(scales[panel], l.splat(line.scale));
+                    sums[panel][token] = l.fma(scale, l.to_f32(dot), sums[panel][token]);
+                }
+            }
+            if S::Format::MINIMUM {
+                // SAFETY: the panels have this block.
+                let minima = panels.map(|panel| unsafe { panel.minimum(l, block, group) });
+                for token in 0..T {
+                    // SAFETY: the token has this line.
+                    let line = unsafe { &*tokens[token].add(block) };
+                    let total = if S::Format::GROUPS == 1 {
+                        line.total
+                    } else {
+                        line.totals[group]
+                    };
+                    for panel in 0..P {
+                        sums[panel][token] = l.fma(minima[panel], l.splat(total), sums[panel][token]);
+                    }
+                }
+            }
+        }
+    }
+    sums
+}
+
+/// Σ (code - zero) · activation over a group, exactly.
+#[inline(always)]
+fn group_dot<L: Lanes, F: Format>(l: L, codes: &[L::C; VECTORS], line: &Line, group: usize) -> L::I {
+    let vectors = VECTORS / F::GROUPS;
+    let sum = if F::GROUPS == 1 { line.sum } else { line.sums[group] };
+    let mut dot = l.splat_i(-i32::from(F::ZERO) * sum);
+    let fours = line.codes.as_chunks::<4>().0;
+    for vector in group * vectors..(group + 1) * vectors {
+        let four = i32::from_le_bytes(fours[vector].map(i8::cast_unsigned));
+        // Signed codes become unsigned ones by adding 128 (the zero point), which the 8-bit format alone needs.
+        dot = if F::BITS == 8 {
+            l.dot::<true>(dot, codes[vector], four)
+        } else {
+            l.dot::<false>(dot, codes[vector], four)
+        };
+    }
+    dot
+}
+
+/// Numbers that float panels are made of.
+pub(super) trait Element: Copy + Send + Sync {
+    /// Bytes of one.
+    const BYTES: usize;
+    /// # Safety
+    /// Sixteen of them lie at `at`.
+    unsafe fn load<L: Lanes>(l: L, at: *const u8) -> L::F;
+}
+
+macro_rules! elements {
+    ($($name:ident: $bytes:literal, $load:ident;)*) => {
+        $(
+            #[derive(Clone, Copy)]
+            pub(super) struct $name;
+            impl Element for $name {
+                const BYTES: usize = $bytes;
+                #[inline(always)]
+                unsafe fn load<L: Lanes>(l: L, at: *const u8) -> L::F {
+                    // SAFETY: passed on to the caller.
+                    unsafe { l.$load(at.cast()) }
+                }
+            }
+        )*
+    };
+}
+
+elements! {
+    F32: 4, load;
+    F16: 2, load_f16;
+    BF16: 2, load_bf16;
+}
+
+/// f32 activations times float weights: `P` panels, `T` tokens.
+///
+/// # Safety
+/// The panels have `cols` columns of sixteen `E`, the tokens `cols` numbers.
+#[inline(always)]
+pub(super) unsafe fn float<L: Lanes, E: Element, const P: usize, const T: usize>(
+    l: L,
+    panels: [*const u8; P],
+    tokens: [*const f32; T],
+    cols: usize,
+) -> [[L::F; T]; P] {
+    let mut sums = [[l.splat(0.0); T]; P];
+    for column in 0..cols {
+        // SAFETY: the panels have this column.
+        let weights = panels.map(|panel| unsafe { E::load(l, panel.add(column * LANES * E::BYTES)) });
+        for token in 0..T {
+            // SAFETY: the token has this column.
+            let x = l.splat(unsafe { *tokens[token].add(column) });
+            for panel in 0..P {
+                sums[panel][token] = l.fma(weights[panel], x, sums[panel][token]);
+            }
+        }
+    }
+    sums
+}
+
+/// Writes the weights of a quantized panel's first `blocks` blocks as f32, column after column.
+///
+/// # Safety
+/// The panel has these blocks and `out` has room for 32 · 16 numbers of each.
+#[inline(always)]
+pub(super) unsafe fn dequantize<L: Lanes, S: Source>(l: L, panel: S, blocks: usize, out: *mut f32) {
+    let zero = l.splat(f32::from(S::Format::ZERO));
+    for block in 0..blocks {
+        // SAFETY: the panel has this block.
+        let codes = unsafe { panel.codes(l, block) };
+        for (vector, codes) in codes.into_iter().enumerate() {
+            let group = vector * S::Format::GROUPS / VECTORS;
+            let bytes = [
+                l.byte::<0>(codes),
+                l.byte::<1>(codes),
+                l.byte::<2>(codes),
+                l.byte::<3>(codes),
+            ];
+            for (i, code) in bytes.into_iter().enumerate() {
+                // SAFETY: the panel has this block and `out` room for its columns.
+                unsafe {
+                    let scale = panel.scale(l, block, group);
+                    let weight = l.mul(scale, l.sub(code, zero));
+                    let weight = if S::Format::MINIMUM {
+                        l.add(weight, panel.minimum(l, block, group))
+                    } else {
+                        weight
+                    };
+                    l.store(out.add((block * 4 * VECTORS + vector * 4 + i) * LANES), weight);
+                }
+            }
+        }
+    }
+}
