@@ -103,3 +103,6 @@ fn deadline_passed(to: InstanceRef) -> RequestError {
 fn internal(error: &dyn fmt::Display) -> RequestError {
     RequestError::new(ErrorKind::Internal, error.to_string())
 }
+
+#[cfg(test)]
+mod tests;

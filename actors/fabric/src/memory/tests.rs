@@ -122,3 +122,113 @@ async fn streams_of_values_conform() {
 async fn streams_of_bytes_conform() {
     conformance::streams(async || stream_members(&world().encoding(), ["here", "there"])).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_lease_is_noticed_and_another_life_registers() {
+    let world = world();
+    let fabric = world.node(node("here"));
+    let registration = |epoch| cluster_messages::Registration {
+        instance: decode(epoch),
+        node: node("here"),
+        generation: 1,
+        model: cluster_messages::Fingerprint(1),
+        layout: cluster_messages::Fingerprint(1),
+        capacity: cluster_messages::Capacity::default(),
+        folds: Vec::new(),
+        needs: Vec::new(),
+        addresses: Vec::new(),
+    };
+    let ttl = Duration::from_secs(10);
+    let lease = fabric.discovery.register(registration(1), ttl).await.unwrap();
+    let mut changes = fabric.discovery.watch().await.unwrap();
+    changes.next().await.unwrap();
+    let lost = lease.lost();
+    world.faults().lose_lease(decode(1));
+    lost.await;
+    assert_eq!(changes.next().await, Some(crate::Change::Gone(decode(1))));
+    let epoch = fabric.discovery.next_epoch(decode(1).path).await.unwrap();
+    let _again = fabric.discovery.register(registration(epoch.0), ttl).await.unwrap();
+    assert_eq!(changes.next().await, Some(crate::Change::Put(registration(epoch.0))));
+}
+
+/// The numbers that arrive of 200 sent under `faults`, and the sender's and the receiver's node.
+async fn arrivals(faults: MessageFaults, seed: u64, [from, to]: [&str; 2]) -> Vec<u8> {
+    let world = MemoryFabric::new(Arc::new(SystemClock::starting_at(0)), Entropy::from_seed(seed));
+    world.faults().set_message_faults(faults);
+    let mut subscription = world.node(node(to)).messaging.subscribe("numbers", 1000).await.unwrap();
+    let sender = world.node(node(from)).messaging;
+    for number in 0..200 {
+        sender
+            .publish("numbers", crate::Message::new(vec![number]))
+            .await
+            .unwrap();
+    }
+    world.clock.sleep(Duration::from_secs(1)).await;
+    std::iter::from_fn(|| subscription.try_next())
+        .map(|delivery| delivery.message.payload[0])
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn message_faults_come_from_the_seed() {
+    let faults = MessageFaults {
+        lose: 0.2,
+        repeat: 0.2,
+        delay: Duration::ZERO..=Duration::from_millis(50),
+    };
+    let first = arrivals(faults.clone(), 1, ["here", "there"]).await;
+    assert_eq!(
+        first,
+        arrivals(faults.clone(), 1, ["here", "there"]).await,
+        "one seed, one run"
+    );
+    assert_ne!(first, arrivals(faults.clone(), 2, ["here", "there"]).await);
+    let mut distinct = first.clone();
+    distinct.sort_unstable();
+    assert_ne!(first, distinct, "messages overtake each other");
+    distinct.dedup();
+    assert!(
+        (140..180).contains(&distinct.len()),
+        "{} of 200 at a loss of 0.2",
+        distinct.len()
+    );
+    assert!(first.len() > distinct.len() + 10, "some arrive twice");
+    let local = arrivals(faults, 1, ["here", "here"]).await;
+    assert!(local.into_iter().eq(0..200), "a node does not lose messages to itself");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cut_stops_messages_too() {
+    let world = world();
+    let [here, there] = pair(&world);
+    let mut subscription = there.messaging.subscribe("ask", 8).await.unwrap();
+    world.faults().cut(&here.node, &there.node);
+    here.messaging.publish("ask", crate::Message::new("cut")).await.unwrap();
+    let asked = here
+        .messaging
+        .request("ask", crate::Message::default(), Duration::from_secs(1))
+        .await;
+    assert_eq!(asked, Err(crate::MessagingError::NoResponders("ask".into())));
+    world.faults().heal(&here.node, &there.node);
+    here.messaging
+        .publish("ask", crate::Message::new("healed"))
+        .await
+        .unwrap();
+    assert_eq!(subscription.next().await.unwrap().message.payload, "healed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cut_ends_the_wait_for_a_decision() {
+    let world = world();
+    let [here, there] = pair(&world);
+    let mut incoming = there.streams.serve::<Count>(decode(1), 4).unwrap();
+    let opening = here.streams.open::<Count>(decode(1), header(&here), 5);
+    let cutting = async {
+        let request = incoming.next().await.unwrap();
+        world.faults().cut(&here.node, &there.node);
+        request
+    };
+    let (opened, mut request) = tokio::join!(opening, cutting);
+    assert_eq!(opened.unwrap_err().kind, ErrorKind::Lost);
+    request.respond.abandoned().await;
+}

@@ -4,9 +4,10 @@
 //! waits for a slow reader, and a sender that disappears leaves the slot empty, which the reader sees.
 
 use std::{
+    future::Future,
     pin::Pin,
     sync::{Arc, OnceLock},
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use futures::Stream;
@@ -41,7 +42,7 @@ pub fn pipe(capacity: usize, form: Form, link: Option<CancellationToken>) -> (Ra
     let source = Source {
         packets: receiver,
         end: Some(end.clone()),
-        broken: link.map(|link| Box::pin(link.cancelled_owned())),
+        link: link.map(Link::new),
     };
     let stream = RawStream {
         items: Box::pin(source),
@@ -60,20 +61,53 @@ struct Source {
     packets: mpsc::Receiver<Packet>,
     /// None once the end was delivered.
     end: Option<Arc<OnceLock<End>>>,
-    broken: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    /// None: both ends share a process.
+    link: Option<Link>,
+}
+
+/// The connection between the ends.
+struct Link {
+    token: CancellationToken,
+    /// Polled only when there is nothing to read: registering a waker costs more than a frame.
+    broken: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+impl Link {
+    fn new(token: CancellationToken) -> Self {
+        Self {
+            broken: Box::pin(token.clone().cancelled_owned()),
+            token,
+        }
+    }
+
+    fn poll_broken(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.broken.as_mut().poll(context)
+    }
+}
+
+impl Source {
+    /// Ends without an `End`, and lets the sender know.
+    fn break_off(&mut self) -> Poll<Option<Item>> {
+        self.packets.close();
+        Poll::Ready(None)
+    }
 }
 
 impl Stream for Source {
     type Item = Item;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Item>> {
-        if let Some(broken) = &mut self.broken
-            && broken.as_mut().poll(context).is_ready()
-        {
-            self.packets.close();
-            return Poll::Ready(None);
+        if self.link.as_ref().is_some_and(|link| link.token.is_cancelled()) {
+            return self.break_off();
         }
-        let next = ready!(self.packets.poll_recv(context));
+        let Poll::Ready(next) = self.packets.poll_recv(context) else {
+            let broken = self.link.as_mut().map(|link| link.poll_broken(context));
+            return if broken == Some(Poll::Ready(())) {
+                self.break_off()
+            } else {
+                Poll::Pending
+            };
+        };
         let item = match next {
             Some(packet) => Some(Item::Frame(packet)),
             None => self.end.take().and_then(|end| end.get().cloned()).map(Item::End),
