@@ -1,0 +1,179 @@
+//! Who serves, how busy they say they are, and what this router has sent them itself.
+
+use std::collections::BTreeMap;
+
+use cluster_messages::{
+    ActorPath, Deadline, Epoch, InstanceRef, LoadReport, Registration, Role, Route, RouteDecision, SamplePoint,
+};
+
+/// Who serves and how busy they are.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    instances: BTreeMap<ActorPath, Seen>,
+    flights: BTreeMap<u64, Flight>,
+    next_ticket: u64,
+}
+
+/// One instance as this router sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) registration: Registration,
+    pub(crate) is_draining: bool,
+    pub(crate) is_suspected: bool,
+    /// Requests this router sent there that are not over.
+    pub(crate) in_flight: u32,
+    report: Option<(u64, SamplePoint)>,
+}
+
+/// A routing in force.
+#[derive(Clone, Debug)]
+struct Flight {
+    decode: InstanceRef,
+    prefill: Option<InstanceRef>,
+    deadline: Deadline,
+}
+
+impl Seen {
+    pub(crate) const fn instance(&self) -> InstanceRef {
+        self.registration.instance
+    }
+
+    /// Requests there: what it reported or what this router knows of, whichever is more. Reports are a moment old, and a
+    /// burst must not all go to whoever looked idle a moment ago; other routers' requests are only in the reports.
+    pub(crate) fn load(&self) -> u32 {
+        let reported = self.report.map_or(0, |(_, sample)| sample.running + sample.waiting);
+        reported.max(self.in_flight)
+    }
+
+    pub(crate) fn folds_prefill(&self) -> bool {
+        self.registration.folds.contains(&Role::Prefill)
+    }
+}
+
+impl View {
+    /// A view of nobody.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes in a registration. One of an earlier life changes nothing; a new life starts without load, and without the
+    /// suspicions against the old one.
+    pub fn register(&mut self, registration: Registration) -> bool {
+        let instance = registration.instance;
+        match self.instances.get_mut(&instance.path) {
+            Some(seen) if seen.instance().epoch > instance.epoch => return false,
+            Some(seen) if seen.instance().epoch == instance.epoch => seen.registration = registration,
+            _ => {
+                let seen = Seen {
+                    registration,
+                    is_draining: false,
+                    is_suspected: false,
+                    in_flight: 0,
+                    report: None,
+                };
+                self.instances.insert(instance.path, seen);
+            }
+        }
+        true
+    }
+
+    /// Forgets an instance, unless a later life has registered since.
+    pub fn unregister(&mut self, instance: InstanceRef) {
+        if self.live(instance).is_some() {
+            self.instances.remove(&instance.path);
+        }
+    }
+
+    /// Takes in a load report; false when it is older than the last one or of another life.
+    pub fn report(&mut self, report: &LoadReport) -> bool {
+        let Some(seen) = self.live(report.instance) else {
+            return false;
+        };
+        if seen.report.is_some_and(|(seq, _)| seq >= report.seq) {
+            return false;
+        }
+        seen.report = Some((report.seq, report.sample));
+        true
+    }
+
+    /// Whether an instance gets no new work because it is about to stop.
+    pub fn set_draining(&mut self, instance: InstanceRef, is_draining: bool) {
+        if let Some(seen) = self.live(instance) {
+            seen.is_draining = is_draining;
+        }
+    }
+
+    /// Whether an instance gets no new work because it makes no progress.
+    pub fn set_suspected(&mut self, instance: InstanceRef, is_suspected: bool) {
+        if let Some(seen) = self.live(instance) {
+            seen.is_suspected = is_suspected;
+        }
+    }
+
+    /// Counts a decision as load until [`View::end`] is called with the ticket, or the request's deadline passes.
+    pub fn begin(&mut self, route: &Route, decision: &RouteDecision) -> u64 {
+        let flight = Flight {
+            decode: decision.decode,
+            prefill: decision.prefill,
+            deadline: route.header.deadline,
+        };
+        self.count(&flight, |in_flight| in_flight + 1);
+        self.next_ticket += 1;
+        self.flights.insert(self.next_ticket, flight);
+        self.next_ticket
+    }
+
+    /// The work of a decision is over. Called again, or for a ticket of an earlier router, it changes nothing.
+    pub fn end(&mut self, ticket: u64) {
+        if let Some(flight) = self.flights.remove(&ticket) {
+            self.count(&flight, |in_flight| in_flight.saturating_sub(1));
+        }
+    }
+
+    /// Ends what nobody waits for any longer; `now` is on the clock of the deadlines.
+    pub fn expire(&mut self, now: Deadline) {
+        let over = self.flights.iter().filter(|(_, flight)| flight.deadline < now);
+        for ticket in over.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
+            self.end(ticket);
+        }
+    }
+
+    /// Decisions in force.
+    pub fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// Everyone who is registered now, by path.
+    pub fn instances(&self) -> impl Iterator<Item = InstanceRef> {
+        self.instances.values().map(Seen::instance)
+    }
+
+    /// The life of an actor that is registered now.
+    pub fn epoch(&self, path: ActorPath) -> Option<Epoch> {
+        self.instances.get(&path).map(|seen| seen.instance().epoch)
+    }
+
+    /// The instances of a role, by path.
+    pub(crate) fn of_role(&self, role: Role) -> impl Iterator<Item = &Seen> {
+        self.instances
+            .values()
+            .filter(move |seen| seen.instance().path.role == role)
+    }
+
+    fn live(&mut self, instance: InstanceRef) -> Option<&mut Seen> {
+        let seen = self.instances.get_mut(&instance.path)?;
+        (seen.instance() == instance).then_some(seen)
+    }
+
+    /// Only lives that the work was sent to are counted: a restarted instance has nothing of it.
+    fn count(&mut self, flight: &Flight, change: impl Fn(u32) -> u32) {
+        for instance in [Some(flight.decode), flight.prefill].into_iter().flatten() {
+            if let Some(seen) = self.live(instance) {
+                seen.in_flight = change(seen.in_flight);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
