@@ -123,8 +123,8 @@ impl Pipeline {
         }
     }
 
-    /// The rules of the model as they stand. An expression that gives up on a text is tried on its halves, so that every text
-    /// has ids.
+    /// The rules of the model as they stand. A text that the model fails on is tried in halves, down to the characters that have
+    /// no token and are left out: every text has ids.
     fn encode_generally(&self, text: &str, is_first: bool, ids: &mut Vec<u32>) {
         if text.is_empty() {
             return;

@@ -65,6 +65,26 @@ pub struct GgufVocabulary {
     pub chat_template: Option<String>,
 }
 
+impl GgufVocabulary {
+    /// A vocabulary of single bytes (ids 0 to 255) and then `controls`, of which the first ends an answer: the language of
+    /// models without weights, in which every text has exactly as many tokens as bytes.
+    pub fn of_bytes(controls: &[&str], chat_template: &str) -> Self {
+        let bytes = crate::byte_level::alphabet().map(String::from);
+        let control_types = controls.iter().map(|_| 3);
+        Self {
+            model: "gpt2".into(),
+            tokens: bytes
+                .into_iter()
+                .chain(controls.iter().map(ToString::to_string))
+                .collect(),
+            token_types: [1; 256].into_iter().chain(control_types).collect(),
+            eos: Some(256),
+            chat_template: Some(chat_template.into()),
+            ..Self::default()
+        }
+    }
+}
+
 /// A source, understood.
 pub(crate) struct Parts {
     pub(crate) model: ModelWrapper,

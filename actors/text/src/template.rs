@@ -57,7 +57,9 @@ impl Template {
             named_tokens: named_tokens.to_vec(),
             content_form: ContentForm::Text,
         };
+        template.environment.set_fuel(Some(environment::PROBE_FUEL));
         template.content_form = template.probe_content_form();
+        template.environment.set_fuel(Some(environment::FUEL));
         Ok(template)
     }
 

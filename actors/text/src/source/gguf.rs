@@ -43,23 +43,13 @@ struct WordRule {
     single_digits: bool,
     /// Text is brought into the canonical composition of Unicode first.
     composed: bool,
-    /// A word that is a token is taken whole, and a text begins with the first token of the vocabulary's file.
+    /// A word that is a token is taken whole, and a text begins with `bos` unless the file says otherwise.
     llama3: bool,
 }
 
 const WORD_RULES: [WordRule; 4] = [
     WordRule {
-        names: &[
-            "gpt-2",
-            "default",
-            "phi-2",
-            "jina-es",
-            "jina-de",
-            "gigachat",
-            "roberta-bpe",
-            "mpt",
-            "olmo",
-        ],
+        names: &["gpt-2", "default", "phi-2", "mpt", "olmo"],
         expression: GPT2,
         single_digits: false,
         composed: false,
@@ -332,6 +322,3 @@ impl GgufVocabulary {
         named.collect()
     }
 }
-
-#[cfg(test)]
-mod tests;

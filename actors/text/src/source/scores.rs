@@ -22,6 +22,3 @@ pub(super) fn merges(pieces: &HashMap<&str, u32>, scores: &[f32]) -> Merges {
         .map(|(_, _, _, left, right)| (left.to_owned(), right.to_owned()))
         .collect()
 }
-
-#[cfg(test)]
-mod tests;

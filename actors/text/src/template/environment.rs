@@ -9,9 +9,13 @@ use minijinja_contrib::pycompat;
 
 use super::python;
 
-/// Steps and blocks of output after which a template is stopped. A conversation of a thousand messages takes some ten thousand
-/// steps in the templates at hand; the limit is reached in about a second.
-const FUEL: u64 = 20_000_000;
+/// Steps, and blocks of 64 bytes of output, after which a template is stopped: a second or two of work. A plain conversation of a
+/// thousand messages takes some ten thousand steps. Templates that look up the call of every tool result in the whole
+/// conversation need the rest; they get to about 700 rounds of calls.
+pub(super) const FUEL: u64 = 10_000_000;
+
+/// The same for a conversation of one message.
+pub(super) const PROBE_FUEL: u64 = 100_000;
 
 pub(super) fn python_like() -> Environment<'static> {
     let mut environment = Environment::new();
@@ -20,7 +24,6 @@ pub(super) fn python_like() -> Environment<'static> {
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_undefined_behavior(UndefinedBehavior::Lenient);
     environment.set_unknown_method_callback(pycompat::unknown_method_callback);
-    environment.set_fuel(Some(FUEL));
     environment.add_filter("tojson", to_json);
     environment.add_function("raise_exception", raise_exception);
     environment

@@ -172,6 +172,3 @@ fn float(value: f64) -> String {
     let sign = if exponent < 0 { '-' } else { '+' };
     format!("{digits}e{sign}{:02}", exponent.abs())
 }
-
-#[cfg(test)]
-mod tests;
