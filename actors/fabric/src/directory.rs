@@ -116,6 +116,11 @@ impl Directory {
         &self.0.node
     }
 
+    /// How many calls from other nodes wait for their answers: the gauge.
+    pub fn remote_calls(&self) -> u32 {
+        self.0.remote_calls.in_use()
+    }
+
     fn call_subject(&self, node: &NodeId, path: ActorPath) -> String {
         format!("{}.{}.{path}", self.0.prefix, subject::part(&node.0))
     }

@@ -46,7 +46,8 @@ impl Entropy {
         }))
     }
 
-    /// An independent sequence named `label`. What one part draws then does not shift what another part draws.
+    /// An independent sequence named `label`, always the same for the same label. What one part draws then does not shift
+    /// what another part draws.
     pub fn fork(&self, label: &str) -> Self {
         let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
         label.hash(&mut hasher);

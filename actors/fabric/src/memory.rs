@@ -15,7 +15,13 @@ mod follow;
 mod links;
 mod registry;
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use cluster_messages::{InstanceRef, NodeId};
 
@@ -44,6 +50,7 @@ pub struct MemoryFabric {
     documents: Arc<MemoryDocuments>,
     bus: Arc<Bus>,
     switchboard: Arc<Switchboard>,
+    views: Arc<AtomicU64>,
 }
 
 impl MemoryFabric {
@@ -55,6 +62,7 @@ impl MemoryFabric {
             registry: Arc::default(),
             documents: Arc::default(),
             switchboard: Arc::default(),
+            views: Arc::default(),
             form: Form::Values,
             clock,
             entropy,
@@ -69,8 +77,9 @@ impl MemoryFabric {
         self
     }
 
-    /// The world as `node` sees it.
+    /// The world as `node` sees it. Asked again, as after a restart of the node, it draws other random numbers.
     pub fn node(&self, node: NodeId) -> Fabric {
+        let view = self.views.fetch_add(1, Ordering::Relaxed);
         let carrier = NodeCarrier {
             node: node.clone(),
             form: self.form,
@@ -88,7 +97,7 @@ impl MemoryFabric {
             directory: Directory::new(node.clone(), NAMESPACE, messaging.clone(), self.clock.clone()),
             messaging,
             clock: self.clock.clone(),
-            entropy: self.entropy.fork(&node.0),
+            entropy: self.entropy.fork(&format!("{node}/{view}")),
             node,
         }
     }

@@ -28,7 +28,6 @@ pub use carrier::{
 };
 pub use doors::Doors;
 pub use incoming::{Incoming, Request, Responder};
-pub use pipe::{RawSink, pipe};
 pub use sink::{Closed, Sink, Stopped, TrySendError};
 pub use stream::Stream;
 

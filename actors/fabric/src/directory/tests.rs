@@ -28,6 +28,7 @@ struct Counter;
 struct State {
     sum: u64,
     parked: Option<ReplyTo<()>>,
+    kept: Vec<ReplyTo<()>>,
 }
 
 impl Actor for Counter {
@@ -59,6 +60,7 @@ impl Actor for Counter {
                     myself.send_after(Duration::from_millis(50), || CounterMessage::Unpark);
                 }
                 "sleep" => state.parked = Some(call.reply),
+                "keep" => state.kept.push(call.reply),
                 _ => panic!("told to"),
             },
             CounterMessage::Unpark => {
@@ -139,6 +141,23 @@ async fn a_call_means_the_same_here_and_from_afar() {
         );
         assert_eq!(pair.misbehave(&addr, "sleep").await, Err(CallError::Deadline));
     }
+    pair.home.clock.sleep(Duration::from_millis(1)).await;
+    assert_eq!(pair.home.directory.remote_calls(), 0, "all places are free again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn remote_calls_are_bounded() {
+    let pair = Pair::start().await;
+    let _registered = pair.home.directory.register(counter(1), pair.actor.clone()).unwrap();
+    let [_, remote] = pair.addrs(1);
+    let asked = (0..REMOTE_CALLS_MAX + 1).map(|_| pair.misbehave(&remote, "keep"));
+    let answers = futures::future::join_all(asked).await;
+    let overloaded = answers
+        .iter()
+        .filter(|answer| matches!(answer, Err(CallError::Overloaded(_))));
+    assert_eq!(overloaded.count(), 1);
+    let waited = answers.iter().filter(|answer| **answer == Err(CallError::Deadline));
+    assert_eq!(waited.count(), REMOTE_CALLS_MAX as usize);
 }
 
 #[tokio::test(start_paused = true)]

@@ -232,3 +232,10 @@ async fn a_cut_ends_the_wait_for_a_decision() {
     assert_eq!(opened.unwrap_err().kind, ErrorKind::Lost);
     request.respond.abandoned().await;
 }
+
+#[test]
+fn a_node_that_comes_again_draws_other_numbers() {
+    let world = world();
+    let draw = || world.node(node("here")).entropy.request_id();
+    assert_ne!(draw(), draw());
+}

@@ -139,7 +139,7 @@ pub struct Decision {
 
 impl Decision {
     /// Accepts; at most `capacity` frames wait for the reader. Whether the asker is still there shows at the first send.
-    pub fn accept(self, capacity: usize) -> RawSink {
+    pub(super) fn accept(self, capacity: usize) -> RawSink {
         let (sink, stream) = pipe(capacity, self.form, self.link);
         // The answer to an asker that gave up is dropped with the stream in it, which closes the sink.
         drop(self.answer.send(Ok(stream)));

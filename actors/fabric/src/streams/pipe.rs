@@ -17,7 +17,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use super::carrier::{End, Form, Item, Packet, RawStream, StopSignal};
 
 /// The sending end.
-pub struct RawSink {
+pub(super) struct RawSink {
     pub(super) packets: mpsc::Sender<Packet>,
     pub(super) form: Form,
     pub(super) stop: CancellationToken,
@@ -33,7 +33,7 @@ impl RawSink {
 
 /// A stream and the sink that feeds it, for `capacity` packets. `link` is raised when the connection between them breaks:
 /// the reader then sees the stream end without an `End`.
-pub fn pipe(capacity: usize, form: Form, link: Option<CancellationToken>) -> (RawSink, RawStream) {
+pub(super) fn pipe(capacity: usize, form: Form, link: Option<CancellationToken>) -> (RawSink, RawStream) {
     let (sender, receiver) = mpsc::channel(capacity.max(1));
     let stop = link
         .as_ref()
