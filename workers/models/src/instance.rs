@@ -31,9 +31,9 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    pub(crate) fn new(shared: Arc<Shared>) -> Result<Self, KernelError> {
+    pub(crate) fn new(shared: Arc<Shared>, cpu: CpuOptions) -> Result<Self, KernelError> {
         Ok(Self {
-            cpu: Cpu::new(shared.cpu)?,
+            cpu: Cpu::new(cpu)?,
             shared,
             stores: Vec::new(),
             batch: Ragged::default(),

@@ -124,18 +124,19 @@ impl Loaded {
 
     /// Makes an instance.
     pub fn model(&self) -> Result<Box<dyn Model>, ModelError> {
-        instance(&self.shared)
+        instance(&self.shared, self.shared.cpu)
     }
 
-    /// Makes instances on demand; holds the weights.
-    pub fn factory(&self) -> ModelFactory {
+    /// Makes instances on demand, which compute with `threads` threads each; holds the weights.
+    pub fn factory(&self, threads: usize) -> ModelFactory {
         let shared = Arc::clone(&self.shared);
-        Arc::new(move || instance(&shared))
+        let cpu = CpuOptions { threads, ..shared.cpu };
+        Arc::new(move || instance(&shared, cpu))
     }
 }
 
-fn instance(shared: &Arc<Shared>) -> Result<Box<dyn Model>, ModelError> {
-    let instance = Instance::new(Arc::clone(shared)).map_err(|error| ModelError::Failed(error.to_string()))?;
+fn instance(shared: &Arc<Shared>, cpu: CpuOptions) -> Result<Box<dyn Model>, ModelError> {
+    let instance = Instance::new(Arc::clone(shared), cpu).map_err(|error| ModelError::Failed(error.to_string()))?;
     Ok(Box::new(instance))
 }
 

@@ -149,7 +149,7 @@ fn moved_pages_continue_with_the_same_bits(
 
     let mut before = Sequences::new(loaded.model().unwrap(), 1);
     before.run(0, prompt, &[100]);
-    let mut target = Sequences::new(loaded.factory()().unwrap(), 3);
+    let mut target = Sequences::new(loaded.factory(1)().unwrap(), 3);
     for (class, described) in loaded.info().classes.iter().enumerate() {
         let moves = before.table(0, class).into_iter().zip(target.table(2, class));
         for (from, to) in moves.take(100_usize.div_ceil(described.block_tokens as usize)) {

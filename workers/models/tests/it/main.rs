@@ -4,5 +4,6 @@
 mod fixtures;
 mod golden;
 mod independence;
+mod layouts;
 mod opening;
 mod sequences;
