@@ -1,1 +1,42 @@
-//! The role actors and their supervisor.
+//! The role actors, their supervisor, and the thread that drives an engine.
+//!
+//! ```text
+//!  Supervisor ──starts, restarts──▶ tokenizer · router · prefill · decode · cache     (one file per role)
+//!       └── Board: what everybody may see of them
+//!  ClusterFrontend ─text─▶ tokenizer ─tokens─▶ decode ─▶ prefill                       (streams of the fabric)
+//! ```
+//! An actor is the door and the owner of a role's life; the work of each request is a task of its own behind it, and the
+//! arithmetic is on the engine's thread. This crate knows one request and its peers; it does not know machines, files or tensors.
+#![warn(missing_docs)]
+
+mod cache;
+mod decode;
+mod engine_host;
+mod frontend;
+mod host;
+mod page_store;
+mod peers;
+mod prefill;
+mod protocol;
+mod restart;
+mod router;
+mod service;
+mod status;
+mod subjects;
+mod supervisor;
+mod tokenizer;
+mod worker;
+
+pub use cache::CacheSpec;
+pub use decode::DecodeSpec;
+pub use frontend::ClusterFrontend;
+pub use host::Host;
+pub use peers::Peers;
+pub use prefill::PrefillSpec;
+pub use protocol::{GenerateProtocol, PrefillProtocol, TextProtocol};
+pub use restart::Policy as RestartPolicy;
+pub use router::RouterSpec;
+pub use status::{Board, Exit, Instance, State};
+pub use supervisor::{ExitNote, Life, RoleSpec, Supervisor};
+pub use tokenizer::{TextModel, TokenizerSpec};
+pub use worker::WorkerSettings;

@@ -1,6 +1,6 @@
 //! The door: one model's tokenizer and chat template.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use cluster_messages::{ChatPrompt, ErrorKind, RequestError};
 
@@ -17,7 +17,8 @@ use crate::{
 pub enum Specials {
     /// Themselves. For text that a template wrote.
     Parse,
-    /// Text like any other. For text that a user wrote.
+    /// Text like any other. For text that a user wrote. Tokens that the model's makers added without calling them special
+    /// (`<think>` in some models) are words of the vocabulary and stay what they are.
     AsText,
 }
 
@@ -34,6 +35,8 @@ pub struct Tokenizer {
     prefix: Vec<u32>,
     eos: Vec<u32>,
     template: Result<Template, String>,
+    /// Control tokens and other added ones by their spelling.
+    added: HashMap<String, u32>,
 }
 
 impl Tokenizer {
@@ -51,6 +54,11 @@ impl Tokenizer {
             None => Err("the model has no chat template".to_owned()),
         };
         Ok(Self {
+            added: parts
+                .added
+                .iter()
+                .map(|token| (token.content.clone(), token.id))
+                .collect(),
             pipeline: Pipeline::new(parts.model, parts.normalizer, parts.pre_tokenizer, parts.added)?,
             vocabulary: Arc::new(Vocabulary::new(&parts.entries)),
             begins_with_blank: parts.begins_with_blank,
@@ -121,12 +129,9 @@ impl Tokenizer {
         self.vocabulary.is_special(id)
     }
 
-    /// The control or added token spelled exactly `text`.
+    /// The token spelled exactly `text`, if it is a control token or one that the model's makers added, such as `<think>`.
     pub fn special_id(&self, text: &str) -> Option<u32> {
-        match self.pieces(text).as_slice() {
-            [Piece::Control(id)] => Some(*id),
-            _ => None,
-        }
+        self.added.get(text).copied()
     }
 
     /// One more than the largest id. A model may have more rows than that.

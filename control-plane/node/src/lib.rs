@@ -1,1 +1,25 @@
-//! One machine: inventory, starting and stopping of role hosts.
+//! One machine: what it has, which plan it executes, and the cluster that runs on it.
+//!
+//! ```text
+//! Resolved ─┐
+//! model ────┼─▶ start ─▶ plan ─▶ supervisor + roles + gateway + control-plane API ─▶ Running
+//! inventory ┘
+//! ```
+//! This is where models meet roles: below, workers do not know actors and actors do not know weights.
+#![warn(missing_docs)]
+
+mod control;
+mod doors;
+mod events;
+mod inventory;
+mod model;
+mod probe;
+mod running;
+mod script;
+mod specs;
+mod start;
+
+pub use inventory::local as local_inventory;
+pub use model::{ModelError, ModelLocation, ServedModel};
+pub use running::Running;
+pub use start::{Options, StartError, plan_for, start};

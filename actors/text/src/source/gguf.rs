@@ -19,14 +19,12 @@ const UNUSED: u32 = 5;
 const BYTE: u32 = 6;
 
 /// Control tokens that end an answer or a turn in the common families; few files name more than one of theirs.
-const ENDINGS: [&str; 14] = [
+const ENDINGS: [&str; 12] = [
     "<|eot_id|>",
     "<|eom_id|>",
     "<|im_end|>",
     "<|end|>",
     "<|eot|>",
-    "<|return|>",
-    "<|call|>",
     "<|endoftext|>",
     "<|end_of_text|>",
     "<end_of_turn>",

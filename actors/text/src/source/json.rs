@@ -6,6 +6,9 @@ use tokenizers::{DecoderWrapper, PostProcessor, Tokenizer, pre_tokenizers::metas
 use super::{JsonFiles, Parts, sentence_piece_bytes};
 use crate::{TextError, added::Added, byte_level, vocabulary::Entry};
 
+/// Ids are places in a table, so a file with one absurd id would take all memory. The largest vocabularies have 300,000 tokens.
+const TOKENS_MAX: usize = 1 << 24;
+
 pub(super) fn parts(files: &JsonFiles) -> Result<Parts, TextError> {
     let tokenizer = Tokenizer::from_bytes(&files.tokenizer).map_err(|error| TextError::File {
         file: "tokenizer.json",
@@ -25,7 +28,7 @@ pub(super) fn parts(files: &JsonFiles) -> Result<Parts, TextError> {
     eos.sort_unstable();
     eos.dedup();
     Ok(Parts {
-        entries: entries(&tokenizer, &added, &spelling),
+        entries: entries(&tokenizer, &added, &spelling)?,
         begins_with_blank: spelling == Spelling::SentencePiece { drops_blank: true },
         bos: id_named("bos_token").or(ids(&generation["bos_token_id"]).first().copied()),
         prefix: prefix(&tokenizer),
@@ -108,9 +111,13 @@ fn added_tokens(tokenizer: &Tokenizer) -> Vec<Added> {
     added
 }
 
-fn entries(tokenizer: &Tokenizer, added: &[Added], spelling: &Spelling) -> Vec<Entry> {
+fn entries(tokenizer: &Tokenizer, added: &[Added], spelling: &Spelling) -> Result<Vec<Entry>, TextError> {
     let vocabulary = tokenizer.get_vocab(true);
     let len = vocabulary.values().max().map_or(0, |id| *id as usize + 1);
+    if len > TOKENS_MAX {
+        let problem = format!("tokenizer.json has the id {}; the limit is {TOKENS_MAX}", len - 1);
+        return Err(TextError::Vocabulary(problem));
+    }
     let mut entries = vec![Entry::default(); len];
     let alphabet = byte_level::alphabet();
     for (token, id) in &vocabulary {
@@ -129,7 +136,7 @@ fn entries(tokenizer: &Tokenizer, added: &[Added], spelling: &Spelling) -> Vec<E
             special: token.control,
         };
     }
-    entries
+    Ok(entries)
 }
 
 /// `bos_token` and its like, from plain strings or from `{"content": …}`.

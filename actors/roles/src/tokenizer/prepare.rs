@@ -1,0 +1,128 @@
+//! A validated text request → token ids and limits, or the reason why not. Pure; nothing is reserved before it agrees.
+
+use cluster_messages::{
+    BlockHash, ErrorKind, Fingerprint, Generation, RequestError, Sampling, TextInput, TextRequest, blocks,
+};
+use cluster_text::Tokenizer;
+
+/// A model as the tokenizer sees it.
+pub struct TextModel {
+    /// Text to ids and back.
+    pub tokenizer: Tokenizer,
+    /// The longest sequence in tokens.
+    pub context: u32,
+    /// The model's fingerprint: the start of block hashes.
+    pub fingerprint: Fingerprint,
+    /// Tokens of a KV block.
+    pub block_tokens: u32,
+}
+
+/// A request that fits the model.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) request: TextRequest,
+    pub(crate) prompt: Vec<u32>,
+    pub(crate) stop_tokens: Vec<u32>,
+    pub(crate) max_tokens: u32,
+    pub(crate) blocks: Vec<BlockHash>,
+}
+
+impl TextModel {
+    /// Turns a request into tokens and checks everything that depends on the model. `now_s` is the time for templates that
+    /// print a date, in seconds since 1970.
+    pub(crate) fn prepare(&self, request: TextRequest, now_s: u64) -> Result<Prepared, RequestError> {
+        self.check_ids("stop_token_ids", request.stop_token_ids.iter().copied())?;
+        self.check_ids("logit_bias", request.sampling.logit_bias.iter().map(|(id, _)| *id))?;
+        let prompt = self.encode(&request.input, now_s)?;
+        let max_tokens = self.fit(prompt.len(), request.max_tokens)?;
+        let mut stop_tokens = request.stop_token_ids.clone();
+        if !request.ignore_eos {
+            stop_tokens.extend_from_slice(self.tokenizer.eos_ids());
+        }
+        let root = blocks::root(self.fingerprint, &request.cache_salt);
+        let blocks = blocks::chain(root, &prompt, self.block_tokens as usize);
+        Ok(Prepared {
+            request,
+            prompt,
+            stop_tokens,
+            max_tokens,
+            blocks,
+        })
+    }
+
+    fn check_ids(&self, field: &str, ids: impl Iterator<Item = u32>) -> Result<(), RequestError> {
+        let size = self.tokenizer.vocabulary_len();
+        for id in ids {
+            if id as usize >= size {
+                let message =
+                    format!("'{field}' names token {id}, but the vocabulary has {size} tokens: use ids below {size}");
+                return Err(RequestError::invalid(field, message));
+            }
+        }
+        Ok(())
+    }
+
+    fn encode(&self, input: &TextInput, now_s: u64) -> Result<Vec<u32>, RequestError> {
+        let prompt = match input {
+            TextInput::Chat(chat) => self.tokenizer.encode_chat(chat, now_s)?,
+            TextInput::Text(text) => self.tokenizer.encode_completion(text),
+            TextInput::Tokens(tokens) => {
+                self.check_ids("prompt", tokens.iter().copied())?;
+                tokens.clone()
+            }
+        };
+        if prompt.is_empty() {
+            return Err(RequestError::invalid(
+                "prompt",
+                "the prompt is empty: send at least one token",
+            ));
+        }
+        Ok(prompt)
+    }
+
+    /// How many tokens of answer there is room for, at most as many as wanted.
+    fn fit(&self, prompt_len: usize, wanted: Option<u32>) -> Result<u32, RequestError> {
+        let context = self.context as usize;
+        if prompt_len >= context {
+            let message = format!(
+                "the prompt has {prompt_len} tokens, but this model's context holds {context} with at least one of answer: \
+                 shorten the prompt"
+            );
+            return Err(RequestError::new(ErrorKind::ContextLength, message));
+        }
+        let room = (context - prompt_len) as u32;
+        Ok(wanted.map_or(room, |wanted| wanted.min(room)))
+    }
+}
+
+impl Prepared {
+    /// The work of choice `index` after `sent` tokens of its answer.
+    pub(crate) fn generation(&self, index: u32, sent: &[u32]) -> Generation {
+        let request = &self.request;
+        let mut tokens = Vec::with_capacity(self.prompt.len() + sent.len());
+        tokens.extend_from_slice(&self.prompt);
+        tokens.extend_from_slice(sent);
+        let wants_prompt = request.echo && index == 0 && sent.is_empty();
+        Generation {
+            tokens,
+            prompt_len: self.prompt.len() as u32,
+            sampling: Sampling {
+                seed: choice_seed(request.sampling.seed, index),
+                ..request.sampling.clone()
+            },
+            // The engine chooses at least one token; a request that wants none drops it.
+            max_tokens: self.max_tokens.max(1),
+            min_tokens: request.min_tokens,
+            stop_tokens: self.stop_tokens.clone(),
+            logprobs: request.logprobs,
+            prompt_logprobs: request.logprobs.filter(|_| wants_prompt),
+            cache_salt: request.cache_salt.clone(),
+            priority: request.priority,
+        }
+    }
+}
+
+/// Choice 0 has the request's own seed, so that `n` does not change the first answer.
+fn choice_seed(seed: u64, index: u32) -> u64 {
+    seed.wrapping_add(u64::from(index).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}

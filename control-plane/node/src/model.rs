@@ -1,0 +1,289 @@
+//! From a model's origin to what the roles need: a factory of running models, a tokenizer, and figures for the plan.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use cluster_engine::{Cost, ModelFactory, Scripted, Simulated, SimulatedConfig};
+use cluster_messages::Fingerprint;
+use cluster_models::{Arithmetic, GgufFile, KvDType, Loaded, Options, TokenizerSource as Described};
+use cluster_plan::{ModelFacts, Plan, Settings};
+use cluster_roles::TextModel;
+use cluster_text::{GgufVocabulary, JsonFiles, TextError, Tokenizer, TokenizerSource};
+use cluster_topologies::{
+    Resolved,
+    schema::{self, KvDtype},
+};
+
+use crate::script::ScriptFile;
+
+/// The longest sequence of models that have no limit of their own.
+const CONTEXT_WITHOUT_WEIGHTS: u32 = 4096;
+/// Control tokens of the byte vocabulary that the scripted and the simulated model speak.
+const BYTE_CONTROLS: [&str; 4] = ["<|end|>", "<|system|>", "<|user|>", "<|assistant|>"];
+const BYTE_TEMPLATE: &str = "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}<|end|>{% endfor %}\
+                             {% if add_generation_prompt %}<|assistant|>{% endif %}";
+
+/// Where the model of a topology lies on this machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ModelLocation {
+    /// A .gguf file, or a folder with config.json and safetensors files.
+    Weights(PathBuf),
+    /// A script file.
+    Script(PathBuf),
+    /// Nowhere: the simulated model has no file.
+    Simulated,
+}
+
+/// Why a model cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// Its files do not make a model.
+    #[error(transparent)]
+    Open(#[from] cluster_models::OpenError),
+    /// Its tokenizer does not work.
+    #[error("the tokenizer of {path}: {reason}")]
+    Tokenizer {
+        /// Which model.
+        path: PathBuf,
+        /// Why.
+        reason: TextError,
+    },
+    /// A file cannot be read.
+    #[error("cannot read {path}: {reason}")]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        reason: io::Error,
+    },
+    /// A GGUF file's keys are wrong.
+    #[error("{path}: {reason}")]
+    Vocabulary {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: cluster_models::gguf::GgufError,
+    },
+    /// A script file is wrong.
+    #[error("{path}: {reason}")]
+    Script {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The engine's own models refused.
+    #[error("{0}")]
+    Engine(#[from] cluster_engine::ModelError),
+    /// The number format of the pages is not there yet.
+    #[error("kv_cache.dtype: {0} is not supported yet on processors: use f16, bf16 or f32")]
+    KvDtype(&'static str),
+}
+
+/// A model in memory.
+pub struct ServedModel {
+    /// Text to ids and back.
+    pub tokenizer: Tokenizer,
+    /// Its figures.
+    pub facts: ModelFacts,
+    /// Equal means: same tokens for the same input.
+    pub fingerprint: Fingerprint,
+    source: Source,
+}
+
+enum Source {
+    Weights(Box<Loaded>),
+    Own(ModelFactory),
+}
+
+impl ServedModel {
+    /// Loads the model of `topology` from `location`.
+    pub fn load(topology: &Resolved, location: &ModelLocation) -> Result<Self, ModelError> {
+        match location {
+            ModelLocation::Weights(path) => with_weights(topology, path),
+            ModelLocation::Script(path) => scripted(topology, path),
+            ModelLocation::Simulated => simulated(topology),
+        }
+    }
+
+    /// The model as workers see it, and as the tokenizer of `plan` sees it.
+    pub(crate) fn into_parts(self, plan: &Plan) -> (Factories, TextModel) {
+        let block_tokens = plan.instances.iter().find_map(|instance| match &instance.settings {
+            Settings::Worker(worker) => Some(worker.block_tokens),
+            _ => None,
+        });
+        let text = TextModel {
+            tokenizer: self.tokenizer,
+            context: plan.model.context,
+            fingerprint: self.fingerprint,
+            block_tokens: block_tokens.expect("every plan has a worker"),
+        };
+        (Factories(self.source), text)
+    }
+}
+
+/// Makes running models.
+pub(crate) struct Factories(Source);
+
+impl Factories {
+    /// Builds instances that compute with `threads` threads each. They share the weights.
+    pub(crate) fn of_threads(&self, threads: u32) -> ModelFactory {
+        match &self.0 {
+            Source::Weights(loaded) => loaded.factory(threads as usize),
+            Source::Own(factory) => factory.clone(),
+        }
+    }
+}
+
+fn with_weights(topology: &Resolved, path: &Path) -> Result<ServedModel, ModelError> {
+    let options = Options {
+        arithmetic: match topology.model.arithmetic {
+            schema::Arithmetic::Int8 => Arithmetic::Int8,
+            schema::Arithmetic::Exact => Arithmetic::Exact,
+        },
+        kv_dtype: match topology.kv_cache.dtype {
+            KvDtype::F16 => KvDType::F16,
+            KvDtype::Bf16 => KvDType::BF16,
+            KvDtype::F32 => KvDType::F32,
+            dtype @ KvDtype::Fp8 => return Err(ModelError::KvDtype(dtype.name())),
+        },
+        block_tokens: topology.kv_cache.page_tokens,
+        context_max: topology.model.context,
+        ..Options::new(1)
+    };
+    let loaded = cluster_models::open(path, options)?;
+    let source = match &loaded.tokenizer {
+        Described::Gguf(file) => {
+            let vocabulary = vocabulary(file);
+            TokenizerSource::Vocabulary(vocabulary.map_err(|reason| ModelError::Vocabulary {
+                path: path.into(),
+                reason,
+            })?)
+        }
+        Described::Folder(folder) => TokenizerSource::Json(json_files(folder)?),
+    };
+    let tokenizer = Tokenizer::new(source).map_err(|reason| ModelError::Tokenizer {
+        path: path.into(),
+        reason,
+    })?;
+    let facts = ModelFacts {
+        weights_bytes: loaded.facts.weight_bytes,
+        context: loaded.info().context,
+        layers: loaded.facts.layers,
+        heads: loaded.facts.heads,
+        kv_heads: loaded.facts.kv_heads,
+        head_dim: loaded.facts.head_dim,
+        width: loaded.facts.hidden,
+        vocabulary: loaded.facts.vocabulary,
+    };
+    Ok(ServedModel {
+        tokenizer,
+        facts,
+        fingerprint: loaded.fingerprint(),
+        source: Source::Weights(Box::new(loaded)),
+    })
+}
+
+/// The `tokenizer.*` keys of a GGUF file.
+fn vocabulary(file: &GgufFile) -> Result<GgufVocabulary, cluster_models::gguf::GgufError> {
+    let text = |key| file.get::<&str>(key).map(|value| value.map(str::to_owned));
+    let texts = |key| {
+        file.get::<Vec<&str>>(key)
+            .map(|all| all.unwrap_or_default().into_iter().map(str::to_owned).collect())
+    };
+    Ok(GgufVocabulary {
+        model: file.require::<&str>("tokenizer.ggml.model")?.to_owned(),
+        pre: text("tokenizer.ggml.pre")?,
+        tokens: texts("tokenizer.ggml.tokens")?,
+        merges: texts("tokenizer.ggml.merges")?,
+        scores: file.get("tokenizer.ggml.scores")?.unwrap_or_default(),
+        token_types: file.get("tokenizer.ggml.token_type")?.unwrap_or_default(),
+        bos: file.get("tokenizer.ggml.bos_token_id")?,
+        eos: file.get("tokenizer.ggml.eos_token_id")?,
+        eot: file.get("tokenizer.ggml.eot_token_id")?,
+        eom: file.get("tokenizer.ggml.eom_token_id")?,
+        unknown: file.get("tokenizer.ggml.unknown_token_id")?,
+        padding: file.get("tokenizer.ggml.padding_token_id")?,
+        add_bos: file.get("tokenizer.ggml.add_bos_token")?,
+        add_space_prefix: file.get("tokenizer.ggml.add_space_prefix")?,
+        chat_template: text("tokenizer.chat_template")?,
+    })
+}
+
+fn json_files(folder: &Path) -> Result<JsonFiles, ModelError> {
+    let read = |name: &str| {
+        let path = folder.join(name);
+        fs::read(&path).map_err(|reason| ModelError::Read { path, reason })
+    };
+    let optional = |name: &str| match read(name) {
+        Err(ModelError::Read { reason, .. }) if reason.kind() == io::ErrorKind::NotFound => Ok(None),
+        other => other.map(Some),
+    };
+    let template = optional("chat_template.jinja")?;
+    Ok(JsonFiles {
+        tokenizer: read("tokenizer.json")?,
+        tokenizer_config: optional("tokenizer_config.json")?,
+        chat_template: template.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
+        generation_config: optional("generation_config.json")?,
+    })
+}
+
+fn byte_tokenizer(path: &Path) -> Result<Tokenizer, ModelError> {
+    let source = TokenizerSource::Vocabulary(GgufVocabulary::of_bytes(&BYTE_CONTROLS, BYTE_TEMPLATE));
+    Tokenizer::new(source).map_err(|reason| ModelError::Tokenizer {
+        path: path.into(),
+        reason,
+    })
+}
+
+fn scripted(topology: &Resolved, path: &Path) -> Result<ServedModel, ModelError> {
+    let text = fs::read_to_string(path).map_err(|reason| ModelError::Read {
+        path: path.into(),
+        reason,
+    })?;
+    let tokenizer = byte_tokenizer(path)?;
+    let context = topology.model.context.unwrap_or(CONTEXT_WITHOUT_WEIGHTS);
+    let wrong = |reason| ModelError::Script {
+        path: path.into(),
+        reason,
+    };
+    let file = ScriptFile::parse(&text).map_err(wrong)?;
+    let config = file
+        .encode(&tokenizer, context, topology.kv_cache.page_tokens)
+        .map_err(wrong)?;
+    let model = Scripted::new(config)?;
+    without_weights(tokenizer, context, model)
+}
+
+fn simulated(topology: &Resolved) -> Result<ServedModel, ModelError> {
+    let tokenizer = byte_tokenizer(Path::new("simulated"))?;
+    let context = topology.model.context.unwrap_or(CONTEXT_WITHOUT_WEIGHTS);
+    let vocabulary = tokenizer.vocabulary_len() as u32;
+    let block_tokens = topology.kv_cache.page_tokens;
+    let model = Simulated::new(SimulatedConfig {
+        vocabulary,
+        context,
+        block_tokens,
+        seed: 0,
+        cost: Cost::default(),
+    });
+    without_weights(tokenizer, context, model)
+}
+
+fn without_weights<M>(tokenizer: Tokenizer, context: u32, model: M) -> Result<ServedModel, ModelError>
+where
+    M: cluster_engine::Model + Clone + Sync + 'static,
+{
+    let fingerprint = model.info().fingerprint;
+    let facts = ModelFacts::without_weights(context, tokenizer.vocabulary_len() as u32);
+    let factory: ModelFactory = Arc::new(move || Ok(Box::new(model.clone())));
+    Ok(ServedModel {
+        tokenizer,
+        facts,
+        fingerprint,
+        source: Source::Own(factory),
+    })
+}

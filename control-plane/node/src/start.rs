@@ -1,0 +1,236 @@
+//! Brings a cluster up on this machine: everything in this process, over the in-memory twins of discovery and messaging.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use cluster_fabric::{Entropy, Fabric, MemoryFabric, SystemClock, clock};
+use cluster_gateway::ModelCard;
+use cluster_messages::{ActorPath, NodeId, RequestError};
+use cluster_plan::{ModelFacts, Plan, plan};
+use cluster_roles::{Board, ClusterFrontend, Host, Instance, Peers, RestartPolicy, State, Supervisor};
+use cluster_telemetry::{Metrics, TraceStore};
+use cluster_topologies::{Problem, Resolved};
+use cluster_transfer::Exchange;
+use tokio::{net::TcpListener, sync::mpsc};
+
+use crate::{
+    control::Control,
+    doors::Doors,
+    events::EventLog,
+    inventory,
+    model::{ModelError, ModelLocation, ServedModel},
+    probe,
+    running::Running,
+    specs,
+};
+
+/// How long instances may take to start, all together.
+const START_MAX: Duration = Duration::from_secs(120);
+
+/// What to bring up, and how.
+pub struct Options {
+    /// The topology.
+    pub topology: Resolved,
+    /// Where its model lies.
+    pub model: ModelLocation,
+    /// Another port than the topology's; 0 takes any that is free.
+    pub port: Option<u16>,
+    /// Where the control-plane API listens; port 0 takes any that is free.
+    pub api: SocketAddr,
+    /// Where the process keeps its traces.
+    pub traces: TraceStore,
+    /// Ids and jitter; a fixed seed makes a run repeatable.
+    pub entropy: Entropy,
+}
+
+/// Why a cluster did not come up.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The topology does not fit this machine. The problems name its fields.
+    #[error("{}", problems_text(.0))]
+    Plan(Vec<Problem>),
+    /// The model does not load.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {reason}\n  help: free it, or choose another with {option}")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// Why.
+        reason: io::Error,
+        /// The option that chooses another one.
+        option: &'static str,
+    },
+    /// An instance did not start.
+    #[error("{instance} did not start: {reason}")]
+    Instance {
+        /// Which.
+        instance: String,
+        /// Why.
+        reason: String,
+    },
+    /// No token came through.
+    #[error("the instances run, but no token came through: {0}")]
+    Probe(RequestError),
+    /// Part of the runtime refused.
+    #[error("{0}")]
+    Runtime(String),
+}
+
+fn problems_text(problems: &[Problem]) -> String {
+    let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    lines.join("\n")
+}
+
+/// The plan for this machine, made without loading anything.
+pub fn plan_for(topology: &Resolved, facts: &ModelFacts) -> Result<Plan, StartError> {
+    plan(topology, &inventory::local(), facts, None).map_err(StartError::Plan)
+}
+
+/// Starts everything and returns when a token has gone through every role.
+pub async fn start(options: Options) -> Result<Running, StartError> {
+    let started = Instant::now();
+    let router = &options.topology.router;
+    // Addresses first: a port that is taken should not cost the time of loading a model.
+    let endpoint = listen(router.host, options.port.unwrap_or(router.port), "--port").await?;
+    let api = listen(options.api.ip(), options.api.port(), "--api").await?;
+    let model = load(&options).await?;
+    let plan = plan_for(&options.topology, &model.facts)?;
+
+    let host = host(&plan, options.entropy.clone()).await?;
+    let calls = host.fabric.directory.listen().await.map_err(runtime)?;
+    let supervisor = Supervisor::start(host.clone(), restart_policy(&plan))
+        .await
+        .map_err(runtime)?;
+    let events = EventLog::default();
+    let following = tokio::spawn(events.clone().follow(host.board.clone(), host.fabric.clock.clone()));
+    let frontend = Arc::new(ClusterFrontend::new(host.clone(), cards(&plan, &model, &host.fabric)));
+    let (model, text) = model.into_parts(&plan);
+    for spec in specs::of_plan(&plan, &model, &Arc::new(text)) {
+        supervisor.take(spec);
+    }
+    if let Err(error) = prove(&host, &frontend).await {
+        following.abort();
+        supervisor.stop().await;
+        return Err(error);
+    }
+
+    let endpoint_address = endpoint.local_addr().map_err(runtime)?;
+    let (stop_in, stop_asked) = mpsc::unbounded_channel();
+    let control = Control {
+        plan: plan.clone(),
+        endpoint: format!("http://{endpoint_address}"),
+        board: host.board.clone(),
+        frontend: frontend.clone(),
+        metrics: host.metrics.clone(),
+        traces: options.traces,
+        events,
+        started,
+        stop: stop_in,
+    };
+    let doors = Doors::open(&host, &plan, frontend, control, endpoint, api).map_err(runtime)?;
+    Ok(Running::new(
+        plan, host, supervisor, doors, stop_asked, following, calls,
+    ))
+}
+
+fn runtime(error: impl ToString) -> StartError {
+    StartError::Runtime(error.to_string())
+}
+
+async fn listen(host: IpAddr, port: u16, option: &'static str) -> Result<TcpListener, StartError> {
+    let address = SocketAddr::new(host, port);
+    TcpListener::bind(address).await.map_err(|reason| StartError::Listen {
+        address,
+        reason,
+        option,
+    })
+}
+
+/// Loading takes a second of computing: not on the threads that serve.
+async fn load(options: &Options) -> Result<ServedModel, StartError> {
+    let (topology, location) = (options.topology.clone(), options.model.clone());
+    let loaded = tokio::task::spawn_blocking(move || ServedModel::load(&topology, &location)).await;
+    Ok(loaded.map_err(runtime)??)
+}
+
+async fn host(plan: &Plan, entropy: Entropy) -> Result<Host, StartError> {
+    let clock = SystemClock::shared();
+    let exchange = Exchange::new(clock.clone());
+    let fabric = MemoryFabric::new(clock, entropy).node(NodeId(inventory::LOCAL.into()));
+    let peers = Peers::watch(&fabric).await.map_err(StartError::Runtime)?;
+    Ok(Host {
+        fabric,
+        namespace: plan.topology.as_str().into(),
+        generation: plan.generation,
+        peers,
+        transfer: exchange.transfer(),
+        exchange,
+        metrics: Metrics::new(),
+        board: Board::default(),
+    })
+}
+
+fn restart_policy(plan: &Plan) -> RestartPolicy {
+    let restart = &plan.restart;
+    RestartPolicy {
+        backoff_min: restart.backoff.into(),
+        backoff_max: restart.backoff_max.into(),
+        restarts_max: restart.max_restarts,
+        window: restart.window.into(),
+    }
+}
+
+fn cards(plan: &Plan, model: &ServedModel, fabric: &Fabric) -> Arc<[ModelCard]> {
+    let card = |name: &String| ModelCard {
+        id: name.clone(),
+        created: fabric.clock.now() / 1000,
+        owned_by: "cluster".into(),
+        context_max: plan.model.context,
+        emulated_by: None,
+        fingerprint: Some(format!("fp_{:016x}", model.fingerprint.0 as u64)),
+    };
+    plan.model.served_names.iter().map(card).collect()
+}
+
+/// Waits for every instance, and then for a token.
+async fn prove(host: &Host, frontend: &ClusterFrontend) -> Result<(), StartError> {
+    let deadline = host.fabric.clock.deadline_in(START_MAX);
+    let settled = |instances: &Instances| {
+        instances.values().all(|instance| instance.state == State::Ready) || failed(instances).is_some()
+    };
+    let waiting = host.board.wait_for(settled);
+    let instances = match clock::before(&*host.fabric.clock, deadline, waiting).await {
+        Ok(instances) => instances,
+        Err(_) => host.board.snapshot(),
+    };
+    if let Some((path, instance)) = failed(&instances) {
+        let reason = instance
+            .last_exit
+            .as_ref()
+            .map_or_else(|| "it takes too long".into(), ToString::to_string);
+        return Err(StartError::Instance {
+            instance: path.to_string(),
+            reason,
+        });
+    }
+    probe::until_a_token_passes(&host.fabric, frontend)
+        .await
+        .map_err(StartError::Probe)?;
+    frontend.set_proven();
+    Ok(())
+}
+
+type Instances = std::collections::BTreeMap<ActorPath, Instance>;
+
+/// While a cluster starts, the first failure is the last: what fails now fails again.
+fn failed(instances: &Instances) -> Option<(&ActorPath, &Instance)> {
+    instances
+        .iter()
+        .find(|(_, instance)| matches!(instance.state, State::BackingOff | State::Failed))
+}
