@@ -33,6 +33,7 @@ pub enum Applied {
 #[derive(Debug, Default)]
 pub struct Index {
     instances: BTreeMap<ActorPath, Held>,
+    /// Who holds each block, sorted by path.
     holders: HashMap<BlockHash, Vec<ActorPath>, BuildHasherDefault<LowBits>>,
 }
 
@@ -108,24 +109,22 @@ impl Index {
     /// How many blocks from the start of `blocks` each instance holds; those that hold none are left out.
     pub fn overlaps(&self, blocks: &[BlockHash]) -> BTreeMap<InstanceRef, u32> {
         let mut overlaps = BTreeMap::new();
-        let mut following: Vec<ActorPath> = Vec::new();
-        for (index, block) in blocks.iter().enumerate() {
-            let holders = self.holders.get(block).map_or(&[][..], Vec::as_slice);
-            if index == 0 {
-                following.extend_from_slice(holders);
-            } else {
-                following.retain(|path| holders.contains(path));
+        let mut note = |path: ActorPath, count: u32| overlaps.extend(self.reference(path).map(|held| (held, count)));
+        let mut following = blocks.first().map_or(&[][..], |block| self.holders(block)).to_vec();
+        let mut count = 0;
+        for block in blocks {
+            let holders = self.holders(block);
+            // Instances that share a prefix share most of it: as a rule the lists are equal.
+            if holders != following {
+                let lost = following.extract_if(.., |path| holders.binary_search(path).is_err());
+                lost.for_each(|path| note(path, count));
             }
             if following.is_empty() {
                 break;
             }
-            let count = u32::try_from(index + 1).unwrap_or(u32::MAX);
-            overlaps.extend(
-                following
-                    .iter()
-                    .filter_map(|path| Some((self.reference(*path)?, count))),
-            );
+            count += 1;
         }
+        following.into_iter().for_each(|path| note(path, count));
         overlaps
     }
 
@@ -169,6 +168,11 @@ impl Index {
             return true;
         }
         instance.epoch == held.epoch && !held.is_gone
+    }
+
+    /// Who holds a block, by path.
+    fn holders(&self, block: &BlockHash) -> &[ActorPath] {
+        self.holders.get(block).map_or(&[], Vec::as_slice)
     }
 
     fn reference(&self, path: ActorPath) -> Option<InstanceRef> {
@@ -222,7 +226,9 @@ impl Index {
         };
         for block in blocks {
             if held.blocks.insert(*block) {
-                self.holders.entry(*block).or_default().push(path);
+                let paths = self.holders.entry(*block).or_default();
+                let position = paths.partition_point(|holder| *holder < path);
+                paths.insert(position, path);
             }
         }
     }
