@@ -2,6 +2,9 @@
 //!
 //! Without an argument the small vocabulary of the tests is used. Prints the time for 2 KB of text to ids, cold (the first time
 //! on this thread), warm, and of words that no cache has; and for one token back to text through a detokenizer and a matcher of four stop strings.
+//!
+//! On two shared cores of an AMD EPYC with the 49,152 tokens of SmolLM2: 63 µs warm, 0.3 ms of unseen words, 58 ns a token back;
+//! the first text of a process takes 0.9 ms, because the expression for words compiles as it goes.
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 
 use std::{

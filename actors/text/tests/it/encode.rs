@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use cluster_text::{GgufVocabulary, Specials, TextError, Tokenizer, TokenizerSource};
 
-use crate::fixtures::{llama, llama_reference, llama_vocabulary, muse, muse_reference};
+use crate::fixtures::{llama, llama_reference, llama_vocabulary, muse, muse_files, muse_reference};
 
 const QWEN2: &str =
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
@@ -137,6 +137,20 @@ fn a_completion_begins_as_the_file_says() {
     assert!(!plain.contains(&1));
 }
 
+/// Only control tokens are kept from users; other added tokens are words.
+#[test]
+fn added_words_are_found_in_any_text() {
+    let mut vocabulary = llama_vocabulary("smollm");
+    vocabulary.tokens[319] = "<think>".to_owned();
+    vocabulary.token_types[319] = 4;
+    let tokenizer = Tokenizer::new(TokenizerSource::Vocabulary(vocabulary)).unwrap();
+    let ids = tokenizer.encode("<think>a", Specials::AsText);
+    assert_eq!(ids, tokenizer.encode("<think>a", Specials::Parse));
+    assert_eq!((ids.len(), ids[0], tokenizer.is_special(319)), (2, 319, false));
+    assert_eq!(tokenizer.special_id("<think>"), Some(319));
+    assert_eq!(tokenizer.token_bytes(319), b"<think>");
+}
+
 #[test]
 fn unusable_vocabularies_say_why() {
     let error = |change: fn(&mut GgufVocabulary)| {
@@ -158,6 +172,17 @@ fn unusable_vocabularies_say_why() {
     assert_eq!(
         said(|v| v.merges.push("zz zz".into())),
         "the vocabulary is broken: tokenizer.ggml.merges has `zz zz`, but these or their union are not tokens"
+    );
+    let mut absurd: Value = serde_json::from_slice(&muse_files().tokenizer).unwrap();
+    absurd["model"]["vocab"]["absurd"] = json!(u32::MAX);
+    let files = cluster_text::JsonFiles {
+        tokenizer: absurd.to_string().into_bytes(),
+        ..Default::default()
+    };
+    let error = Tokenizer::new(TokenizerSource::Json(files)).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the vocabulary is broken: tokenizer.json has the id 4294967295; the limit is 16777216"
     );
     let broken = cluster_text::JsonFiles {
         tokenizer: b"{}".to_vec(),
