@@ -61,6 +61,16 @@ impl Fault {
         };
         Row { status, class, code }
     }
+
+    /// What to wait when whoever refused did not say: whatever may pass by itself is worth another try.
+    const fn retry_after_ms(self) -> Option<u32> {
+        match self {
+            Fault::Request(
+                ErrorKind::RateLimited | ErrorKind::Overloaded | ErrorKind::Unavailable | ErrorKind::Lost,
+            ) => Some(1000),
+            _ => None,
+        }
+    }
 }
 
 /// A refusal on its way to the client.
@@ -143,7 +153,7 @@ impl ApiError {
         if let Some(allow) = self.allow {
             headers.insert(ALLOW, HeaderValue::from_static(allow));
         }
-        if let Some(wait_ms) = self.retry_after_ms {
+        if let Some(wait_ms) = self.retry_after_ms.or(self.fault.retry_after_ms()) {
             // The header counts whole seconds; less than one would invite an immediate retry.
             let seconds = wait_ms.div_ceil(1000).max(1);
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));

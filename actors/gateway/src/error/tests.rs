@@ -38,6 +38,14 @@ fn waiting_is_advised_in_whole_seconds() {
         response.headers()[RETRY_AFTER].to_str().unwrap().to_owned()
     };
     assert_eq!([header(0), header(1000), header(1001)], ["1", "1", "2"]);
+    let has_advice = |kind| {
+        let response = ApiError::from(RequestError::new(kind, "x")).response();
+        response.headers().contains_key(RETRY_AFTER)
+    };
+    assert!(
+        has_advice(ErrorKind::Overloaded) && has_advice(ErrorKind::Unavailable) && has_advice(ErrorKind::RateLimited)
+    );
+    assert!(!has_advice(ErrorKind::Invalid) && !has_advice(ErrorKind::Internal));
 }
 
 #[tokio::test]
