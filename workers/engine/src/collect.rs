@@ -4,8 +4,9 @@ use cluster_messages::{ErrorKind, FinishReason, RequestError, TokenLogprobs, Tok
 
 use crate::{
     Engine, Event, JobKind, Outputs, Row, Wanted,
+    plan::Run,
     sampler::{Draw, Sampler, logprobs},
-    scheduler::{Run, finished},
+    scheduler::finished,
     sequence::{Limits, Rank, Sequence},
 };
 

@@ -10,8 +10,9 @@ use crate::{
     Batch, BlockId, Config, Counters, Event, Job, JobId, KvKind, Model, ModelError, ModelInfo, Outputs, Slice, Stepped,
     door,
     kv::Change,
+    plan::Run,
     sampler::Sampler,
-    scheduler::{Run, Scheduler},
+    scheduler::Scheduler,
     sequence::{Limits, Phase, Sequence},
 };
 
@@ -131,10 +132,8 @@ impl Engine {
 
     /// What `provide` and `start` left for the step to say.
     fn hand_out(&mut self, events: &mut Vec<Event>) {
-        for rank in self
-            .scheduler
-            .in_phase(|phase| matches!(phase, Phase::Announce | Phase::Started(_)))
-        {
+        let is_due = |phase: &Phase| matches!(phase, Phase::Announce | Phase::Started(_));
+        for rank in self.scheduler.in_phase(is_due) {
             let sequence = self.scheduler.get_mut(rank);
             match std::mem::replace(&mut sequence.phase, Phase::Compute) {
                 Phase::Started(first) => self.advance(rank, vec![first], events),
@@ -150,6 +149,7 @@ impl Engine {
         let mut slices = Vec::with_capacity(runs.len());
         for ((run, sequence), tables) in runs.iter().zip(&sequences).zip(tables.chunks(classes)) {
             let start = sequence.computed;
+            assert!(run.tokens > 0, "a run has tokens: job {}", sequence.job.0);
             slices.push(Slice {
                 seq: sequence.seq,
                 tokens: &sequence.generation.tokens[start as usize..(start + run.tokens) as usize],
@@ -210,13 +210,15 @@ impl Engine {
     /// How busy it is.
     pub fn load(&self, now_ms: u64) -> SamplePoint {
         let scheduler = &self.scheduler;
-        let pending = |sequence: &Sequence| sequence.prefill_end.saturating_sub(sequence.computed);
-        let queued: u32 = scheduler.waiting().map(Sequence::len).sum();
+        let pending = scheduler
+            .waiting()
+            .chain(scheduler.running())
+            .map(Sequence::pending_tokens);
         let oldest_ms = scheduler.waiting().map(|sequence| sequence.queued_ms).min();
         SamplePoint {
             running: scheduler.running().count() as u32,
             waiting: scheduler.waiting().count() as u32,
-            pending_tokens: queued + scheduler.running().map(pending).sum::<u32>(),
+            pending_tokens: pending.sum(),
             blocks_used: scheduler.kv.used(),
             blocks_cached: scheduler.kv.cached(),
             blocks_total: scheduler.kv.total(),

@@ -19,6 +19,7 @@ mod history;
 mod job;
 mod kv;
 mod model;
+mod plan;
 mod pool;
 mod prefix;
 mod rng;

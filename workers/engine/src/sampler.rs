@@ -7,14 +7,15 @@
 //! equal ones by rising id. A logit that is not a number counts as minus infinity. `exp` is our own, so that two machines
 //! with different C libraries draw the same token.
 //!
-//! Cost: greedy reads the row once (196 KB for 49,152 tokens); drawing reads it about four times. Only as many tokens are
-//! sorted as the cuts need.
+//! Cost: greedy reads the row once or twice (196 KB for 49,152 tokens); drawing reads it about four times. No cut sorts the
+//! row.
 
 use cluster_messages::Sampling;
 
 use crate::{history::History, rng};
 use select::{Candidate, best};
 
+mod nucleus;
 mod select;
 mod softmax;
 #[cfg(test)]
@@ -23,8 +24,6 @@ pub(crate) use softmax::logprobs;
 
 /// Below this temperature the best token is taken: dividing by it would only amplify rounding.
 const TEMPERATURE_MIN: f32 = 1e-5;
-/// Best tokens that are sorted first when looking for the `top_p` set; eight times more in each further try.
-const NUCLEUS_FIRST_TRY: usize = 64;
 
 /// What a choice depends on besides the logits.
 #[derive(Clone, Copy, Debug)]
@@ -72,21 +71,20 @@ impl Sampler {
         let top_k = draw.sampling.top_k as usize;
         if top_k > 0 && top_k < self.logits.len() {
             self.draw_of_best(top_k, draw.sampling, uniform)
-        } else if draw.sampling.top_p < 1.0 {
-            self.draw_of_nucleus(draw.sampling, uniform)
         } else {
             self.draw_of_all(draw.sampling, uniform)
         }
     }
 
-    /// No cut but `min_p`: no order is needed.
     fn draw_of_all(&mut self, sampling: &Sampling, uniform: f64) -> Option<u32> {
-        softmax::weights(&self.logits, sampling.temperature, &mut self.weights)?;
+        let total = softmax::weights(&self.logits, sampling.temperature, &mut self.weights)?;
+        if sampling.top_p < 1.0 {
+            nucleus::keep(&mut self.weights, sampling.top_p, total);
+        }
         if sampling.min_p > 0.0 {
             let floor = sampling.min_p;
-            self.weights
-                .iter_mut()
-                .for_each(|weight| *weight = if *weight < floor { 0.0 } else { *weight });
+            let is_low = |weight: &&mut f32| **weight < floor;
+            self.weights.iter_mut().filter(is_low).for_each(|weight| *weight = 0.0);
         }
         softmax::draw(&self.weights, uniform).map(|index| index as u32)
     }
@@ -94,55 +92,27 @@ impl Sampler {
     /// The `count` best, then the other cuts among them.
     fn draw_of_best(&mut self, count: usize, sampling: &Sampling, uniform: f64) -> Option<u32> {
         best(&self.logits, count, &mut self.candidates);
-        self.weigh_candidates(sampling)?;
-        let total = self.weights.iter().map(|weight| f64::from(*weight)).sum();
-        self.cut_to_nucleus(sampling.top_p, total);
-        self.draw_of_candidates(sampling.min_p, uniform)
-    }
-
-    /// The smallest set of best tokens that has `top_p` of the whole weight.
-    fn draw_of_nucleus(&mut self, sampling: &Sampling, uniform: f64) -> Option<u32> {
-        let total = softmax::weights(&self.logits, sampling.temperature, &mut self.weights)?;
-        let mut count = NUCLEUS_FIRST_TRY;
-        loop {
-            best(&self.logits, count, &mut self.candidates);
-            self.weigh_candidates(sampling)?;
-            let is_whole = self.cut_to_nucleus(sampling.top_p, total);
-            if is_whole || count >= self.logits.len() {
-                return self.draw_of_candidates(sampling.min_p, uniform);
-            }
-            count *= 8;
-        }
-    }
-
-    fn weigh_candidates(&mut self, sampling: &Sampling) -> Option<()> {
         let highest = self.candidates.first()?.logit;
         let weight = |candidate: &Candidate| softmax::weight(candidate.logit, highest, sampling.temperature);
         self.weights.clear();
         self.weights.extend(self.candidates.iter().map(weight));
-        Some(())
-    }
-
-    /// Keeps candidates until they have `top_p` of `total`; true if they reached it.
-    fn cut_to_nucleus(&mut self, top_p: f32, total: f64) -> bool {
-        let goal = f64::from(top_p) * total;
-        let mut sum = 0.0;
-        for (index, weight) in self.weights.iter().enumerate() {
-            sum += f64::from(*weight);
-            if sum >= goal {
-                self.weights.truncate(index + 1);
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Candidates fall, so `min_p` cuts a tail. The best one has weight 1 and always stays.
-    fn draw_of_candidates(&mut self, min_p: f32, uniform: f64) -> Option<u32> {
-        let kept = self.weights.iter().take_while(|weight| **weight >= min_p).count();
-        let index = softmax::draw(&self.weights[..kept.max(1)], uniform)?;
+        let kept = kept_of_falling(&self.weights, sampling);
+        let index = softmax::draw(&self.weights[..kept], uniform)?;
         Some(self.candidates[index].id)
     }
+}
+
+/// How many of these falling weights `top_p` and `min_p` keep; always the first.
+fn kept_of_falling(weights: &[f32], sampling: &Sampling) -> usize {
+    let total: f64 = weights.iter().map(|weight| f64::from(*weight)).sum();
+    let goal = f64::from(sampling.top_p) * total;
+    let mut sum = 0.0;
+    let is_kept = |weight: &&f32| {
+        let before = sum;
+        sum += f64::from(**weight);
+        before < goal && **weight >= sampling.min_p
+    };
+    weights.iter().take_while(is_kept).count().max(1)
 }
 
 fn sanitized(logit: f32) -> f32 {

@@ -7,30 +7,19 @@
 //! ```
 //! The order of a step: all decodes by rank, each with the block it needs, taken from the worst rank if none is left;
 //! then admission, strictly by rank, so that a big prompt is never overtaken for ever; then prompts by rank, in chunks,
-//! within what is left of the budget. The best rank always gets on, so every sequence does in its turn.
+//! within what is left of the budget. The best rank always gets on, so every sequence does in its turn. A sequence that
+//! runs never makes way for one that waits, whatever their priorities.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
-use cluster_messages::{BlockHash, FinishReason};
+use cluster_messages::FinishReason;
 
 use crate::{
-    Config, Counters, Event, JobId, JobKind, Wanted,
+    Config, Counters, Event, JobId, JobKind,
     kv::Kv,
+    plan::{Room, Run},
     sequence::{Arrivals, Limits, Phase, Rank, Sequence},
 };
-
-/// Most prompt rows with log-probabilities in one step: a row is as long as the vocabulary.
-const PROMPT_ROWS_MAX: u32 = 64;
-
-/// One sequence's part of a step.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Run {
-    pub(crate) rank: Rank,
-    /// How many tokens from `computed` on.
-    pub(crate) tokens: u32,
-    pub(crate) wanted: Wanted,
-    pub(crate) is_prefill: bool,
-}
 
 #[derive(Debug)]
 pub(crate) struct Scheduler {
@@ -200,12 +189,7 @@ impl Scheduler {
         for rank in ranks {
             while let Some(sequence) = self.running.get_mut(&rank) {
                 if sequence.table.pages() >= self.limits.pages(sequence.len()) {
-                    runs.push(Run {
-                        rank,
-                        tokens: sequence.remaining(),
-                        wanted: Wanted::Last,
-                        is_prefill: false,
-                    });
+                    runs.push(Run::decode(sequence));
                     break;
                 }
                 if !self.kv.grow(&mut sequence.table) {
@@ -234,47 +218,16 @@ impl Scheduler {
 
     /// Lists chunks of prompts within the budget that the decodes left.
     pub(crate) fn plan_prefills(&mut self, runs: &mut Vec<Run>, events: &mut Vec<Event>) {
-        let decoding: u32 = runs.iter().map(|run| run.tokens).sum();
-        let least = self.config.block_tokens.min(self.config.step_tokens);
-        let mut budget = self.config.step_tokens.saturating_sub(decoding).max(least);
-        let mut prompt_rows = PROMPT_ROWS_MAX;
-        // Pages that an earlier run of this step completes.
-        let mut fresh: HashSet<BlockHash> = HashSet::new();
+        let mut room = Room::beside(runs, &self.config);
         for sequence in self.running.values_mut() {
-            if budget == 0 {
-                break;
-            }
             if sequence.phase != Phase::Compute || !sequence.is_prefilling() {
                 continue;
             }
             sequence.find_more(&mut self.kv, self.limits);
-            if next_page(sequence, self.limits).is_some_and(|hash| fresh.contains(&hash)) {
-                // A step later it can be found instead.
-                continue;
+            if let Some(run) = room.take(sequence, self.limits) {
+                announce(sequence, events);
+                runs.push(run);
             }
-            let rows = if sequence.scores_prompt() {
-                prompt_rows
-            } else {
-                u32::MAX
-            };
-            let tokens = chunk(sequence, budget.min(rows), self.limits);
-            if tokens == 0 {
-                continue;
-            }
-            announce(sequence, events);
-            budget -= tokens;
-            if sequence.scores_prompt() {
-                prompt_rows -= tokens;
-            }
-            let end = sequence.computed + tokens;
-            let pages = sequence.computed / self.limits.block_tokens..end / self.limits.block_tokens;
-            fresh.extend(pages.filter_map(|page| sequence.hash(page)));
-            runs.push(Run {
-                rank: sequence.rank,
-                tokens,
-                wanted: wanted(sequence, end),
-                is_prefill: true,
-            });
         }
     }
 
@@ -324,40 +277,6 @@ fn proceed(sequence: &mut Sequence, limits: Limits, events: &mut Vec<Event>) {
         first_page,
         end_page,
     });
-}
-
-/// The page whose first position is next, if the sequence might find it.
-fn next_page(sequence: &Sequence, limits: Limits) -> Option<BlockHash> {
-    if !sequence.computed.is_multiple_of(limits.block_tokens) {
-        return None;
-    }
-    let page = sequence.computed / limits.block_tokens;
-    sequence.findable(limits).get(page as usize).copied()
-}
-
-/// How many tokens to run of a prompt: what is left of it, or at most `budget`, then ending on a page where that is
-/// possible, so that others can take over from there.
-fn chunk(sequence: &Sequence, budget: u32, limits: Limits) -> u32 {
-    let left = sequence.prefill_end - sequence.computed;
-    if left <= budget {
-        return left;
-    }
-    let end = (sequence.computed + budget) / limits.block_tokens * limits.block_tokens;
-    if end > sequence.computed {
-        end - sequence.computed
-    } else {
-        budget
-    }
-}
-
-fn wanted(sequence: &Sequence, end: u32) -> Wanted {
-    if sequence.scores_prompt() {
-        Wanted::All
-    } else if end == sequence.prefill_end {
-        Wanted::Last
-    } else {
-        Wanted::None
-    }
 }
 
 /// The event that ends a whole job.

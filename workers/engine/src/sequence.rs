@@ -164,6 +164,15 @@ impl Sequence {
         self.len() - self.computed
     }
 
+    /// Prompt tokens that this engine still has to compute; those of a `Decode` job are computed elsewhere.
+    pub(crate) fn pending_tokens(&self) -> u32 {
+        match (&self.phase, self.kind) {
+            (_, JobKind::Decode) if !self.started => 0,
+            (Phase::Queued, _) => self.len(),
+            _ => self.prefill_end.saturating_sub(self.computed),
+        }
+    }
+
     pub(crate) fn is_prefilling(&self) -> bool {
         self.computed < self.prefill_end
     }

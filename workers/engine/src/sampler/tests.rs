@@ -157,7 +157,7 @@ fn top_p_keeps_the_smallest_sufficient_set() {
 }
 
 #[test]
-fn top_p_finds_sets_larger_than_its_first_try() {
+fn top_p_keeps_the_lowest_ids_of_equal_tokens() {
     // 600 equal tokens and 400 that weigh nothing: 90 % are 540 tokens, those with the lowest ids.
     let mut row = vec![2.0; 600];
     row.extend([-90.0; 400]);
@@ -286,7 +286,30 @@ proptest! {
         prop_assert_eq!(select::argmax(&logits), Some(sorted[0]));
     }
 
-    /// Cuts that cut nothing change nothing about which tokens are possible, and memory of an earlier row does not matter.
+    /// The nucleus is what a full sort gives.
+    #[test]
+    fn the_nucleus_is_the_head_of_the_sorted_row(
+        row in prop::collection::vec(prop_oneof![0u16..4, 0u16..2000], 1..300), top_p in 0.0f32..1.0,
+    ) {
+        let weights: Vec<f32> = row.iter().map(|weight| f32::from(*weight) / 2048.0).chain([1.0]).collect();
+        let total: f64 = weights.iter().map(|weight| f64::from(*weight)).sum();
+        let mut sorted: Vec<usize> = (0..weights.len()).collect();
+        sorted.sort_by(|a, b| weights[*b].total_cmp(&weights[*a]));
+        let mut sum = 0.0;
+        let mut expected = vec![0.0; weights.len()];
+        // Multiples of 1/2048 add up without rounding, so the comparison with the goal is exact.
+        for (place, index) in sorted.into_iter().enumerate() {
+            if place == 0 || sum < f64::from(top_p) * total {
+                expected[index] = weights[index];
+            }
+            sum += f64::from(weights[index]);
+        }
+        let mut kept = weights;
+        nucleus::keep(&mut kept, top_p, total);
+        prop_assert_eq!(kept, expected);
+    }
+
+    /// Memory of an earlier row does not matter.
     #[test]
     fn a_choice_does_not_depend_on_earlier_ones(seed: u64, position: u32, top_k in 0u32..4, p in 0usize..2) {
         let sampling = Sampling { seed, top_k, top_p: [1.0, 0.6][p], ..Sampling::default() };

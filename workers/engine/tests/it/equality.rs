@@ -153,6 +153,23 @@ proptest! {
     }
 }
 
+/// The random numbers belong to positions in the sequence, so where the prompt ends does not matter to them.
+#[test]
+fn an_answer_sent_back_as_prompt_goes_on_as_it_did() {
+    let request = |tokens, max_tokens| Generation {
+        sampling: Sampling {
+            seed: 5,
+            ..Sampling::default()
+        },
+        ..generation(tokens, max_tokens)
+    };
+    let mut host = Host::simulated(roomy());
+    let whole = host.ask(0, request(prompt(1, 9), 20)).ids();
+    let mut longer = prompt(1, 9);
+    longer.extend(&whole[..8]);
+    assert_eq!(host.ask(1, request(longer, 12)).ids(), whole[8..]);
+}
+
 /// Guards the properties above: their workloads do preempt, evict and find pages.
 #[test]
 fn a_tight_pool_preempts_and_evicts() {

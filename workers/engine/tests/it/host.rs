@@ -155,14 +155,20 @@ impl Host {
     }
 }
 
+pub(crate) const SIMULATED: SimulatedConfig = SimulatedConfig {
+    vocabulary: VOCABULARY,
+    context: CONTEXT,
+    block_tokens: BLOCK_TOKENS,
+    seed: 11,
+    cost: Cost {
+        step_us: 0,
+        token_ns: 0,
+        attended_ns: 0,
+    },
+};
+
 pub(crate) fn simulated() -> Simulated {
-    Simulated::new(SimulatedConfig {
-        vocabulary: VOCABULARY,
-        context: CONTEXT,
-        block_tokens: BLOCK_TOKENS,
-        seed: 11,
-        cost: Cost::default(),
-    })
+    Simulated::new(SIMULATED)
 }
 
 /// Room for everything, one step per prompt, nothing shared.
@@ -204,7 +210,7 @@ pub(crate) fn generation(tokens: Vec<u32>, max_tokens: u32) -> Generation {
     }
 }
 
-/// `len` tokens that no other `seed` begins with.
+/// `len` tokens; other seeds give others.
 pub(crate) fn prompt(seed: u32, len: u32) -> Vec<u32> {
     (0..len)
         .map(|index| (seed * 31 + index * 7 + index * index * seed) % VOCABULARY)

@@ -1,9 +1,9 @@
 //! Log-probabilities of prompts and answers.
 
-use cluster_engine::{Config, JobKind};
+use cluster_engine::{Config, JobKind, Simulated, SimulatedConfig};
 use cluster_messages::Generation;
 
-use crate::host::{Host, caching, generation, prompt};
+use crate::host::{Host, SIMULATED, caching, generation, prompt};
 
 fn scored(tokens: Vec<u32>, max_tokens: u32) -> Generation {
     Generation {
@@ -105,4 +105,32 @@ fn a_prefill_worker_scores_for_the_decode_worker() {
     assert_eq!(prefill.answer(0).prompt, expected.prompt);
     let (first, _) = prefill.answer(0).first.clone().unwrap();
     assert_eq!(first, expected.tokens[0]);
+}
+
+#[test]
+fn long_prompts_are_scored_in_bounded_steps() {
+    let model = Simulated::new(SimulatedConfig {
+        context: 400,
+        ..SIMULATED
+    });
+    let mut host = Host::new(
+        model,
+        Config {
+            blocks: 200,
+            ..caching()
+        },
+    );
+    for id in 0..2 {
+        host.submit(id, scored(prompt(id as u32, 200), 0), JobKind::Whole)
+            .unwrap();
+    }
+    let mut steps = 0;
+    while host.engine.has_work() {
+        host.step();
+        steps += 1;
+        // A row is as long as the vocabulary: 64 of them are 38 MB for a vocabulary of 150,000.
+        assert!(host.last.ran_tokens <= 64);
+    }
+    assert_eq!(steps, 7);
+    assert!((0..2).all(|id| host.answer(id).prompt.as_ref().unwrap().len() == 200));
 }

@@ -92,6 +92,11 @@ fn only_missing_pages_are_asked_for_and_the_prefill_worker_counts_what_it_found(
     let mixed = ask_split(&mut prefill, &mut cold_decode, 2, &request, 5);
     assert_eq!((mixed.reserved, mixed.usage().cached_tokens), (Some((0, 8)), 28));
     assert_eq!(mixed.tokens, cold.tokens);
+    // Pages that came are found later, even where the answer was a single token.
+    let short = ask_split(&mut prefill, &mut decode, 3, &generation(prompt(8, 12), 1), 0);
+    assert_eq!(short.tokens.len(), 1);
+    let again = ask_split(&mut prefill, &mut decode, 4, &generation(prompt(8, 13), 1), 0);
+    assert_eq!(again.reserved, Some((3, 4)));
 }
 
 #[test]
@@ -189,7 +194,12 @@ fn reservations_wait_for_blocks_and_get_them_when_others_go() {
         [true, true, false]
     );
     assert!(!decode.engine.has_work(), "no room for the third");
-    assert_eq!((decode.engine.load(9).running, decode.engine.load(9).waiting), (2, 1));
+    let load = decode.engine.load(9);
+    assert_eq!(
+        (load.running, load.waiting, load.pending_tokens),
+        (2, 1, 0),
+        "the prompts are computed elsewhere"
+    );
     decode.engine.abort(JobId(0));
     assert!(decode.engine.has_work());
     decode.step();

@@ -162,3 +162,16 @@ fn load_tells_what_waits_and_for_how_long() {
     );
     assert_eq!((load.blocks_used, load.blocks_cached), (0, 5 + 3));
 }
+
+#[test]
+fn a_prompt_is_admitted_only_with_room_for_its_first_token() {
+    let mut host = Host::simulated(Config { blocks: 16, ..roomy() });
+    host.submit(0, generation(prompt(0, 31), 2), JobKind::Whole).unwrap();
+    // Exactly the eight blocks that are left, and none for what comes next.
+    host.submit(1, generation(prompt(1, 32), 2), JobKind::Whole).unwrap();
+    host.step();
+    assert_eq!((host.engine.load(0).running, host.engine.load(0).waiting), (1, 1));
+    host.run();
+    assert_eq!(host.engine.counters().preemptions, 0);
+    assert_eq!(host.answer(1).tokens.len(), 2);
+}
