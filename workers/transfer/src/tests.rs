@@ -188,7 +188,8 @@ async fn a_later_life_of_the_owner_refuses_old_tickets() {
 #[tokio::test(start_paused = true)]
 async fn the_deadline_ends_both_sides() {
     let exchange = exchange();
-    let mut inbox = exchange.owner(decode(1)).unwrap().open(ticket(1, 0..4), 1).unwrap();
+    let tickets = exchange.owner(decode(1)).unwrap();
+    let mut inbox = tickets.open(ticket(1, 0..4), 1).unwrap();
     let transfer = exchange.transfer();
     let ticket = ticket(1, 0..4);
     transfer.push(&ticket, 0, content(0)).await.unwrap();
@@ -200,6 +201,11 @@ async fn the_deadline_ends_both_sides() {
     );
     assert_eq!(inbox.next().await, late.clone().map(|()| None), "whatever has arrived");
     assert_eq!(inbox.next().await, late.map(|()| None), "the end stays the same");
+    assert_eq!(
+        tickets.open_len(),
+        0,
+        "the ticket is closed while its inbox is still held"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -214,6 +220,55 @@ async fn a_push_that_is_dropped_while_it_waits_moves_nothing() {
     pusher.push(1, content(1)).await.expect("the page was not taken before");
     let (sent, (pages, _)) = tokio::join!(pusher.finish(), collect(inbox));
     assert_eq!((sent.unwrap().pages, pages), (2, vec![1]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sender_that_stops_early_is_incomplete() {
+    let exchange = exchange();
+    let inbox = exchange.owner(decode(1)).unwrap().open(ticket(1, 0..2), 4).unwrap();
+    let mut pusher = exchange.transfer().start(ticket(1, 0..2), LAYOUT).unwrap();
+    pusher.push(1, content(1)).await.unwrap();
+    let (sent, (_, arrived)) = tokio::join!(pusher.finish(), collect(inbox));
+    assert!(
+        matches!(sent, Err(TransferError::Incomplete { wanted: 2, .. })),
+        "{sent:?}"
+    );
+    assert_eq!(sent, arrived);
+}
+
+#[tokio::test(start_paused = true)]
+async fn swapped_pages_are_noticed() {
+    let exchange = exchange();
+    let mut inbox = exchange.owner(decode(1)).unwrap().open(ticket(1, 0..2), 4).unwrap();
+    let (transfer, ticket) = (exchange.transfer(), ticket(1, 0..2));
+    let mut claimed = Proof::default();
+    for page in 0..2 {
+        claimed.add(page, &content(page));
+        transfer.push(&ticket, page, content(1 - page)).await.unwrap();
+        inbox.next().await.unwrap().unwrap();
+    }
+    let finishing = transfer.finish(&ticket, claimed.pages, claimed.digest);
+    let (sent, arrived) = tokio::join!(finishing, inbox.next());
+    assert!(matches!(sent, Err(TransferError::Incomplete { .. })), "{sent:?}");
+    assert_eq!(arrived, sent.map(|()| None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_follows_the_end() {
+    let exchange = exchange();
+    let mut inbox = exchange.owner(decode(1)).unwrap().open(ticket(1, 0..2), 8).unwrap();
+    let (transfer, ticket) = (exchange.transfer(), ticket(1, 0..2));
+    let closed = Err(TransferError::Closed(ticket.id));
+    transfer.push(&ticket, 0, content(0)).await.unwrap();
+    let finishing = transfer.finish(&ticket, 2, 0);
+    let afterwards = async {
+        assert_eq!(transfer.push(&ticket, 1, content(1)).await, closed);
+        assert_eq!(transfer.finish(&ticket, 2, 0).await, closed);
+        inbox.next().await.unwrap();
+        inbox.next().await.unwrap_err()
+    };
+    let (finished, found) = tokio::join!(biased; finishing, afterwards);
+    assert_eq!(finished, Err(found));
 }
 
 #[test]

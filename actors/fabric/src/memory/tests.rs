@@ -239,3 +239,35 @@ fn a_node_that_comes_again_draws_other_numbers() {
     let draw = || world.node(node("here")).entropy.request_id();
     assert_ne!(draw(), draw());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_cut_does_not_wait_for_what_is_on_its_way() {
+    let world = world();
+    let [here, there] = pair(&world);
+    let mut incoming = there.streams.serve::<Count>(decode(1), 4).unwrap();
+    let opening = here.streams.open::<Count>(decode(1), header(&here), 5);
+    let accepting = async { incoming.next().await.unwrap().respond.accept(8) };
+    let (opened, mut sink) = tokio::join!(opening, accepting);
+    let mut stream = opened.unwrap();
+    for number in 0..3 {
+        sink.send(number).await.unwrap();
+    }
+    world.faults().cut(&here.node, &there.node);
+    assert_eq!(stream.next().await.unwrap().unwrap_err().kind, ErrorKind::Lost);
+    assert_eq!(sink.send(3).await, Err(crate::Closed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_was_taken_back_is_passed_over() {
+    let world = world();
+    let here = world.node(node("here"));
+    let mut incoming = here.streams.serve::<Count>(decode(1), 4).unwrap();
+    for taken_back in [1, 2] {
+        let opening = here.streams.open::<Count>(decode(1), header(&here), taken_back);
+        assert!(futures::poll!(std::pin::pin!(opening)).is_pending());
+    }
+    assert_eq!(incoming.queue_len(), 2);
+    let mut opening = std::pin::pin!(here.streams.open::<Count>(decode(1), header(&here), 3));
+    assert!(futures::poll!(&mut opening).is_pending());
+    assert_eq!(incoming.next().await.unwrap().open, 3);
+}

@@ -48,20 +48,26 @@ fn end(frames: u64) -> Item {
     Item::End(End { frames, result: Ok(()) })
 }
 
+fn header() -> Header {
+    Header {
+        request: RequestId(1),
+        deadline: Deadline(1_000),
+        trace: TraceContext::default(),
+    }
+}
+
+fn decode() -> InstanceRef {
+    InstanceRef {
+        path: ActorPath::new(Role::Decode, 0),
+        epoch: Epoch(1),
+    }
+}
+
 /// Everything the reader gets from `items`.
 async fn read(items: Vec<Item>) -> Vec<Result<u64, RequestError>> {
     let clock = Arc::new(SystemClock::starting_at(0));
     let streams = Streams::new(Arc::new(Canned(items.into())), clock);
-    let header = Header {
-        request: RequestId(1),
-        deadline: Deadline(1_000),
-        trace: TraceContext::default(),
-    };
-    let to = InstanceRef {
-        path: ActorPath::new(Role::Decode, 0),
-        epoch: Epoch(1),
-    };
-    let mut stream = streams.open::<Count>(to, header, ()).await.unwrap();
+    let mut stream = streams.open::<Count>(decode(), header(), ()).await.unwrap();
     let mut read = Vec::new();
     while let Some(item) = tokio::time::timeout(Duration::from_secs(9), stream.next())
         .await
@@ -131,6 +137,46 @@ async fn a_frame_of_another_type_is_a_defect() {
         outcome(vec![trailing, end(1)]).await,
         (vec![], Some(ErrorKind::Internal)),
         "bytes left over"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_sent_after_the_deadline() {
+    let late = Arc::new(SystemClock::starting_at(1_000));
+    let streams = Streams::new(Arc::new(Canned(vec![end(0)].into())), late);
+    let refused = streams.open::<Count>(decode(), header(), ()).await.unwrap_err();
+    assert_eq!(
+        refused.kind,
+        ErrorKind::Deadline,
+        "although the carrier would accept at once"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waited_too_long_is_refused_unseen() {
+    let (offers, queue) = tokio::sync::mpsc::channel(4);
+    let raw = RawIncoming {
+        offers: queue,
+        registration: Box::new(()),
+    };
+    let mut incoming = Incoming::<Count>::new(raw, Arc::new(SystemClock::starting_at(1_000)));
+    let (answer, decided) = tokio::sync::oneshot::channel();
+    // An asker elsewhere that has not told yet that it gave up.
+    let offer = Offer {
+        header: header(),
+        open: Form::Values.pack(()),
+        decision: Decision {
+            form: Form::Values,
+            link: None,
+            answer,
+        },
+    };
+    offers.try_send(offer).map_err(|_| "full").unwrap();
+    drop(offers);
+    assert!(incoming.next().await.is_none());
+    assert_eq!(
+        decided.await.unwrap().err().map(|error| error.kind),
+        Some(ErrorKind::Deadline)
     );
 }
 
