@@ -1,4 +1,8 @@
 //! What one frame costs on a stream inside the process. Prints nanoseconds; run with `cargo bench -p cluster-fabric`.
+//!
+//! Sketch: a frame is one box and one place in a bounded tokio channel, so send and next should stay near 100 ns each.
+//! Measured on two busy Zen 5 cores (load 7): send 130, next 193, hop on one thread 270, on two 739 (the wake-up of the other
+//! thread), open and end 3223; about 60 ns of processor time for a send.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
 use std::{
