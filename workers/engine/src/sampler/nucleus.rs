@@ -3,8 +3,8 @@
 //! ```text
 //!  weights ─▶ sums per bucket of nearly equal weights ─▶ the bucket in which the share is reached ─▶ sort that one alone
 //! ```
-//! Two passes over the row and a sort of one bucket in place of a sort of the row: for 49,152 nearly flat logits about 0.15
-//! instead of 3.3 ms (`examples/bench.rs`, two cores of a shared Xeon).
+//! Three passes over the row and a sort of one bucket, in place of a sort of the row. A whole choice from 49,152 flat logits
+//! takes 0.12 ms, where sorting as many of the best as were needed took 3.3 ms (`examples/bench.rs`, a busy two-core EPYC).
 
 /// Weights up to 1 fall into buckets by exponent and three bits of mantissa; their bit patterns rise as they do.
 const BUCKETS: usize = bucket(1.0) + 1;
@@ -24,15 +24,13 @@ pub(crate) fn keep(weights: &mut [f32], top_p: f32, total: f64) {
     let Some((boundary, above)) = find_boundary(&sums, goal) else {
         return;
     };
-    let mut members: Vec<usize> = Vec::new();
-    for (index, weight) in weights.iter_mut().enumerate() {
-        let place = bucket(*weight);
-        if place == boundary {
-            members.push(index);
-        } else if place < boundary {
-            *weight = 0.0;
-        }
-    }
+    let lowest = f32::from_bits((boundary as u32) << 20);
+    // Without a branch, so that it becomes vector code.
+    weights
+        .iter_mut()
+        .for_each(|weight| *weight = if *weight < lowest { 0.0 } else { *weight });
+    let is_member = |index: &usize| bucket(weights[*index]) == boundary;
+    let mut members: Vec<usize> = (0..weights.len()).filter(is_member).collect();
     members.sort_by(|a, b| weights[*b].total_cmp(&weights[*a]));
     let mut sum = above;
     let is_short = |index: &&usize| {

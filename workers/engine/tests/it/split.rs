@@ -53,8 +53,12 @@ proptest! {
                 logprobs: Some(1),
                 ..generation(prompt(family, len), max_tokens)
             };
-            let company = Generation { max_tokens: 20, ..generation(prompt(7, 9), 20) };
-            decode.submit(100 + id, company, JobKind::Whole).unwrap();
+            // In the prefill engine the company is more important and grows, so that prompts are preempted half-way.
+            decode.submit(100 + id, generation(prompt(7, 9), 20), JobKind::Whole).unwrap();
+            let important = Generation { priority: 1, ..generation(prompt(8, 9), 50) };
+            prefill.submit(100 + id, important.clone(), JobKind::Whole).unwrap();
+            prefill.submit(200 + id, important, JobKind::Whole).unwrap();
+            prefill.step();
             let answer = ask_split(&mut prefill, &mut decode, id, &request, shuffle);
             let expected = Host::simulated(roomy()).ask(id, request);
             prop_assert_eq!(&answer.tokens, &expected.tokens);
