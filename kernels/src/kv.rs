@@ -9,6 +9,7 @@
 //! All bytes of a block lie together, so exporting or importing it is one copy. The store does not know which block
 //! belongs to which sequence: callers bring tables of block ids.
 
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
 use crate::KernelError;
@@ -187,9 +188,9 @@ impl KvStore {
                 values: to_values,
             };
             match shape.dtype {
-                KvDType::F32 => target.write(keys, values, f32::to_le_bytes),
-                KvDType::F16 => target.write(keys, values, |x| f16::from_f32(x).to_le_bytes()),
-                KvDType::BF16 => target.write(keys, values, |x| bf16::from_f32(x).to_le_bytes()),
+                KvDType::F32 => target.write(keys, values, encode_f32),
+                KvDType::F16 => target.write(keys, values, encode_f16),
+                KvDType::BF16 => target.write(keys, values, encode_bf16),
             }
         }
     }
@@ -261,7 +262,7 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
-    fn write<const BYTES: usize>(&mut self, keys: &[f32], values: &[f32], encode: impl Fn(f32) -> [u8; BYTES]) {
+    fn write<const BYTES: usize>(&mut self, keys: &[f32], values: &[f32], encode: fn(&[f32], &mut [[u8; BYTES]])) {
         let KvShape {
             head_dim,
             kv_heads,
@@ -270,18 +271,47 @@ impl Target<'_> {
         } = self.shape;
         let (width, first) = (kv_heads * head_dim, self.head * head_dim);
         let column = &mut self.keys.as_chunks_mut::<BYTES>().0[self.slot..];
+        let mut key = vec![[0; BYTES]; head_dim];
         for (token, row) in keys.chunks_exact(width).enumerate() {
-            for (i, x) in row[first..first + head_dim].iter().enumerate() {
-                column[i * block_tokens + token] = encode(*x);
+            encode(&row[first..first + head_dim], &mut key);
+            for (number, to) in key.iter().zip(column[token..].iter_mut().step_by(block_tokens)) {
+                *to = *number;
             }
         }
         let value_dim = self.shape.value_dim();
         let rows = &mut self.values.as_chunks_mut::<BYTES>().0[self.slot * value_dim..];
         for (to, row) in rows.chunks_exact_mut(value_dim).zip(values.chunks_exact(width)) {
-            for (to, x) in to.iter_mut().zip(&row[first..first + head_dim]) {
-                *to = encode(*x);
-            }
+            encode(&row[first..first + head_dim], &mut to[..head_dim]);
         }
+    }
+}
+
+fn encode_f32(x: &[f32], to: &mut [[u8; 4]]) {
+    for (to, x) in to.iter_mut().zip(x) {
+        *to = x.to_le_bytes();
+    }
+}
+
+/// Numbers that are converted at once, so that the conversion's own look at the processor counts little.
+const CONVERTED: usize = 64;
+
+fn encode_f16(x: &[f32], to: &mut [[u8; 2]]) {
+    for (to, x) in to.chunks_mut(CONVERTED).zip(x.chunks(CONVERTED)) {
+        let mut halves = [f16::ZERO; CONVERTED];
+        halves[..x.len()].convert_from_f32_slice(x);
+        to.iter_mut()
+            .zip(halves)
+            .for_each(|(to, half)| *to = half.to_le_bytes());
+    }
+}
+
+fn encode_bf16(x: &[f32], to: &mut [[u8; 2]]) {
+    for (to, x) in to.chunks_mut(CONVERTED).zip(x.chunks(CONVERTED)) {
+        let mut halves = [bf16::ZERO; CONVERTED];
+        halves[..x.len()].convert_from_f32_slice(x);
+        to.iter_mut()
+            .zip(halves)
+            .for_each(|(to, half)| *to = half.to_le_bytes());
     }
 }
 

@@ -21,9 +21,10 @@ mod matrix;
 mod memory;
 pub mod reference;
 
+pub use cpu::attention::{Attention, Sequence};
 pub use cpu::experts::{Activation, Expert, Routing};
 pub use cpu::rope::{RopeStyle, Rotations};
-pub use cpu::{Attention, Cpu, CpuOptions, Isa, Sequence};
+pub use cpu::{Cpu, CpuOptions, Isa};
 pub use dtype::DType;
 pub use error::KernelError;
 pub use kv::{KvDType, KvShape, KvStore};

@@ -135,3 +135,6 @@ fn choose(row: &[f32], count: usize, normalize: bool) -> Vec<(u32, f32)> {
     }
     order
 }
+
+#[cfg(test)]
+mod tests;

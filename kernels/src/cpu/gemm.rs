@@ -11,21 +11,21 @@
 //! The measured figures are in `examples/bench.rs`'s output and in `docs/` of the repository, with the machine.
 #![expect(unsafe_code, reason = "threads write disjoint parts of one output")]
 
+mod float;
+mod integer;
 mod quantize;
+mod scratch;
 mod source;
 mod tile;
 
-use std::cell::Cell;
-use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::lanes::{Kernel, LANES, Lanes};
 use super::{Cpu, Isa};
-use crate::matrix::layout::{Format, PANEL, with_format};
-use crate::{Arithmetic, DType, Matrix};
+use crate::matrix::layout::{PANEL, with_format};
+use crate::{Arithmetic, Matrix};
 use quantize::Line;
-use source::{Packed, Unpacked};
-use tile::Element;
+use scratch::Scratch;
 
 /// Up to so many tokens, panels are unpacked in registers for each tile.
 const FEW: usize = 8;
@@ -74,9 +74,9 @@ impl Cpu {
             assert_eq!(x.len(), n * matrix.cols(), "x is [{n}, {}]", matrix.cols());
             assert_eq!(out.len(), n * matrix.rows(), "out is [{n}, {}]", matrix.rows());
         }
-        let mut lines = LINES.take();
+        let mut lines = Scratch::take_lines();
         if products.iter().any(|(matrix, _)| wants_lines(matrix)) {
-            quantize_rows(self, x, n, &mut lines);
+            quantize_rows(self, x, n, lines.vector());
         }
         let mut items = Vec::new();
         for (matrix, out) in products.iter_mut() {
@@ -88,7 +88,7 @@ impl Cpu {
                 Product {
                     matrix,
                     x,
-                    lines: &lines,
+                    lines: lines.as_slice(),
                     out,
                 },
                 n,
@@ -96,7 +96,6 @@ impl Cpu {
             );
         }
         self.pool().for_each(items.len(), &|index| items[index].run(self.isa()));
-        LINES.set(lines);
     }
 }
 
@@ -171,15 +170,10 @@ impl Kernel for QuantizeBlocks<'_> {
 impl Item<'_> {
     fn run(&self, isa: Isa) {
         let matrix = self.product.matrix;
-        match (matrix.dtype(), matrix.arithmetic()) {
-            (DType::F32, _) => isa.run(FloatItem::<tile::F32>(self, PhantomData)),
-            (DType::F16, _) => isa.run(FloatItem::<tile::F16>(self, PhantomData)),
-            (DType::BF16, _) => isa.run(FloatItem::<tile::BF16>(self, PhantomData)),
-            (dtype, Arithmetic::Int8) => {
-                with_format!(dtype, F => isa.run(IntegerItem::<F>(self, PhantomData)), unreachable!("floats are above"));
-            }
-            (dtype, Arithmetic::Exact) => {
-                with_format!(dtype, F => isa.run(ExactItem::<F>(self, PhantomData)), unreachable!("floats are above"));
+        match matrix.arithmetic() {
+            Arithmetic::Int8 => with_format!(matrix.dtype(), F => integer::run::<F>(isa, self), float::run(isa, self)),
+            Arithmetic::Exact => {
+                with_format!(matrix.dtype(), F => float::run_exact::<F>(isa, self), float::run(isa, self))
             }
         }
     }
@@ -218,197 +212,6 @@ impl Item<'_> {
     fn row(&self, token: usize) -> *const f32 {
         let cols = self.product.matrix.cols();
         self.product.x[token * cols..(token + 1) * cols].as_ptr()
-    }
-}
-
-/// An item over quantized weights and 8-bit activations.
-struct IntegerItem<'a, F>(&'a Item<'a>, PhantomData<F>);
-
-impl<F: Format> Kernel for IntegerItem<'_, F> {
-    #[inline(always)]
-    fn run<L: Lanes>(self, l: L) {
-        let item = self.0;
-        if item.tokens.len() <= FEW {
-            for panel in item.panels.clone() {
-                integer_tiles(l, item, panel, [packed::<F>(item, panel)]);
-            }
-            return;
-        }
-        let blocks = item.product.matrix.parts().blocks;
-        let bytes = blocks * Unpacked::<F>::BYTES;
-        let mut scratch = Scratch::take(2 * bytes);
-        let (first, second) = scratch.bytes().split_at_mut(bytes);
-        let mut panel = item.panels.start;
-        while L::ROOMY && panel + 2 <= item.panels.end {
-            let pair = [
-                Unpacked::unpack(l, packed::<F>(item, panel), blocks, first),
-                Unpacked::unpack(l, packed::<F>(item, panel + 1), blocks, second),
-            ];
-            integer_tiles(l, item, panel, pair);
-            panel += 2;
-        }
-        for panel in panel..item.panels.end {
-            integer_tiles(
-                l,
-                item,
-                panel,
-                [Unpacked::unpack(l, packed::<F>(item, panel), blocks, first)],
-            );
-        }
-    }
-}
-
-#[inline(always)]
-fn packed<'a, F: Format>(item: &Item<'a>, panel: usize) -> Packed<'a, F> {
-    let matrix = item.product.matrix;
-    Packed::new(matrix.panel(panel), matrix.parts())
-}
-
-/// All tokens of an item times some panels.
-#[inline(always)]
-fn integer_tiles<L: Lanes, S: source::Source, const P: usize>(l: L, item: &Item<'_>, panel: usize, panels: [S; P]) {
-    let mut token = item.tokens.start;
-    while token < item.tokens.end {
-        let left = item.tokens.end - token;
-        token += if L::ROOMY && P == 1 && left >= 8 {
-            integer_tile::<L, S, P, 8>(l, item, panel, panels, token)
-        } else if left >= 4 {
-            integer_tile::<L, S, P, 4>(l, item, panel, panels, token)
-        } else if left >= 2 {
-            integer_tile::<L, S, P, 2>(l, item, panel, panels, token)
-        } else {
-            integer_tile::<L, S, P, 1>(l, item, panel, panels, token)
-        };
-    }
-}
-
-#[inline(always)]
-fn integer_tile<L: Lanes, S: source::Source, const P: usize, const T: usize>(
-    l: L,
-    item: &Item<'_>,
-    panel: usize,
-    panels: [S; P],
-    token: usize,
-) -> usize {
-    let tokens = std::array::from_fn(|i| item.lines(token + i));
-    // SAFETY: panels and lines have the matrix's blocks.
-    let sums = unsafe { tile::integer::<L, S, P, T>(l, panels, tokens, item.product.matrix.parts().blocks) };
-    item.write(l, panel, token, sums);
-    T
-}
-
-/// An item over quantized weights and f32 activations: panels are dequantized to scratch.
-struct ExactItem<'a, F>(&'a Item<'a>, PhantomData<F>);
-
-impl<F: Format> Kernel for ExactItem<'_, F> {
-    #[inline(always)]
-    fn run<L: Lanes>(self, l: L) {
-        let item = self.0;
-        let blocks = item.product.matrix.parts().blocks;
-        let mut scratch = Scratch::take(item.product.matrix.cols() * PANEL * size_of::<f32>());
-        let columns = scratch.bytes().as_mut_ptr();
-        for panel in item.panels.clone() {
-            // SAFETY: the panel has its blocks and `scratch` room for its columns.
-            unsafe { tile::dequantize(l, packed::<F>(item, panel), blocks, columns.cast()) };
-            float_tiles::<L, tile::F32, 1>(l, item, panel, [columns.cast_const()]);
-        }
-    }
-}
-
-/// An item over float weights.
-struct FloatItem<'a, E>(&'a Item<'a>, PhantomData<E>);
-
-impl<E: Element> Kernel for FloatItem<'_, E> {
-    #[inline(always)]
-    fn run<L: Lanes>(self, l: L) {
-        let item = self.0;
-        let start = |panel: usize| item.product.matrix.panel(panel).as_ptr();
-        let mut panel = item.panels.start;
-        // A sum is a chain of dependent operations: with few tokens it takes several panels to keep the processor busy.
-        while item.tokens.len() <= 2 && panel + 4 <= item.panels.end {
-            float_tiles::<L, E, 4>(
-                l,
-                item,
-                panel,
-                [start(panel), start(panel + 1), start(panel + 2), start(panel + 3)],
-            );
-            panel += 4;
-        }
-        while L::ROOMY && panel + 2 <= item.panels.end {
-            float_tiles::<L, E, 2>(l, item, panel, [start(panel), start(panel + 1)]);
-            panel += 2;
-        }
-        for panel in panel..item.panels.end {
-            float_tiles::<L, E, 1>(l, item, panel, [start(panel)]);
-        }
-    }
-}
-
-/// All tokens of an item times some panels.
-#[inline(always)]
-fn float_tiles<L: Lanes, E: Element, const P: usize>(l: L, item: &Item<'_>, panel: usize, panels: [*const u8; P]) {
-    let mut token = item.tokens.start;
-    while token < item.tokens.end {
-        let left = item.tokens.end - token;
-        token += if L::ROOMY && P <= 2 && left >= 8 {
-            float_tile::<L, E, P, 8>(l, item, panel, panels, token)
-        } else if P <= 2 && left >= 4 {
-            float_tile::<L, E, P, 4>(l, item, panel, panels, token)
-        } else if left >= 2 {
-            float_tile::<L, E, P, 2>(l, item, panel, panels, token)
-        } else {
-            float_tile::<L, E, P, 1>(l, item, panel, panels, token)
-        };
-    }
-}
-
-#[inline(always)]
-fn float_tile<L: Lanes, E: Element, const P: usize, const T: usize>(
-    l: L,
-    item: &Item<'_>,
-    panel: usize,
-    panels: [*const u8; P],
-    token: usize,
-) -> usize {
-    let tokens = std::array::from_fn(|i| item.row(token + i));
-    // SAFETY: panels and rows have the matrix's columns.
-    let sums = unsafe { tile::float::<L, E, P, T>(l, panels, tokens, item.product.matrix.cols()) };
-    item.write(l, panel, token, sums);
-    T
-}
-
-thread_local! {
-    /// Activations of the call that this thread makes.
-    static LINES: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
-    /// Panels that this thread has unpacked.
-    static PANELS: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
-}
-
-/// This thread's memory for unpacked panels, kept from item to item.
-struct Scratch {
-    lines: Vec<Line>,
-    len: usize,
-}
-
-impl Scratch {
-    /// At least `len` bytes.
-    fn take(len: usize) -> Self {
-        let mut lines = PANELS.take();
-        if lines.len() * size_of::<Line>() < len {
-            lines.resize(len.div_ceil(size_of::<Line>()), Line::ZERO);
-        }
-        Self { lines, len }
-    }
-
-    fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: lines consist of numbers without gaps, any bytes are such numbers, and `take` made enough of them.
-        unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.len) }
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        PANELS.set(std::mem::take(&mut self.lines));
     }
 }
 

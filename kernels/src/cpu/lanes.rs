@@ -12,7 +12,10 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod element;
 mod scalar;
+
+pub(crate) use element::{BF16, Element, F16, F32};
 
 use super::Isa;
 
@@ -27,8 +30,9 @@ pub(crate) trait Lanes: Copy + Send + Sync {
     type I: Copy;
     /// Sixteen times four unsigned bytes.
     type C: Copy;
-    /// Whether there are 32 registers of sixteen lanes, enough for large tiles.
-    const ROOMY: bool;
+    /// The most accumulators a tile should have: what the registers hold beside everything else. One means that larger
+    /// tiles are not worth compiling.
+    const TILE: usize;
 
     /// The same number in every lane.
     fn splat(self, x: f32) -> Self::F;

@@ -1,5 +1,8 @@
 //! Rotary position embedding: angles once per step, rotation once per layer.
 
+use super::Cpu;
+use super::lanes::{Kernel, Lanes};
+
 /// Which channels rotate together.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RopeStyle {
@@ -51,32 +54,77 @@ impl Rotations {
         self.table.is_empty()
     }
 
-    /// Rotates the first `2 · pairs` channels of every head of `x[len, heads, head_dim]`; the others stay.
-    pub(crate) fn apply(&self, x: &mut [f32], head_dim: usize, style: RopeStyle) {
-        if self.is_empty() {
+    /// The cosines and sines of a token.
+    fn token(&self, token: usize) -> (&[f32], &[f32]) {
+        self.table[token * 2 * self.pairs..][..2 * self.pairs].split_at(self.pairs)
+    }
+}
+
+impl Cpu {
+    /// Rotates the first `2 · pairs` channels of every head of `x`, `[rotations.len(), heads, head_dim]`, in place; the
+    /// others stay.
+    ///
+    /// # Panics
+    /// When `x` is not of this shape or heads are too narrow.
+    pub fn rope(&self, x: &mut [f32], head_dim: usize, rotations: &Rotations, style: RopeStyle) {
+        if rotations.is_empty() {
             return;
         }
+        let (tokens, pairs) = (rotations.len(), rotations.pairs);
+        assert!(2 * pairs <= head_dim, "{pairs} pairs in a head of {head_dim}");
         assert!(
-            2 * self.pairs <= head_dim,
-            "{} pairs in a head of {head_dim}",
-            self.pairs
+            x.len().is_multiple_of(tokens * head_dim),
+            "x is [{tokens}, heads, {head_dim}]"
         );
-        assert_eq!(x.len() % (self.len() * head_dim), 0, "x is [tokens, heads, {head_dim}]");
-        let row = x.len() / self.len();
-        for (row, table) in x.chunks_exact_mut(row).zip(self.table.chunks_exact(2 * self.pairs)) {
-            let (cosines, sines) = table.split_at(self.pairs);
-            for head in row.chunks_exact_mut(head_dim) {
-                rotate(head, cosines, sines, style);
+        let width = x.len() / tokens;
+        for (token, row) in x.chunks_exact_mut(width.max(1)).enumerate() {
+            let (cosines, sines) = rotations.token(token);
+            self.isa().run(Rotate {
+                row,
+                head_dim,
+                cosines,
+                sines,
+                style,
+            });
+        }
+    }
+}
+
+/// One token's heads.
+struct Rotate<'a> {
+    row: &'a mut [f32],
+    head_dim: usize,
+    cosines: &'a [f32],
+    sines: &'a [f32],
+    style: RopeStyle,
+}
+
+impl Kernel for Rotate<'_> {
+    #[inline(always)]
+    fn run<L: Lanes>(self, _lanes: L) {
+        for head in self.row.chunks_exact_mut(self.head_dim) {
+            match self.style {
+                RopeStyle::HalfSplit => rotate_halves(head, self.cosines, self.sines),
+                RopeStyle::Neighbour => rotate_neighbours(head, self.cosines, self.sines),
             }
         }
     }
 }
 
-fn rotate(head: &mut [f32], cosines: &[f32], sines: &[f32], style: RopeStyle) {
-    for (i, (cos, sin)) in cosines.iter().zip(sines).enumerate() {
-        let (first, second) = style.pair(i, cosines.len());
-        let (a, b) = (head[first], head[second]);
-        head[first] = a * cos - b * sin;
-        head[second] = b * cos + a * sin;
+#[inline(always)]
+fn rotate_halves(head: &mut [f32], cosines: &[f32], sines: &[f32]) {
+    let (first, rest) = head.split_at_mut(cosines.len());
+    for (((a, b), cos), sin) in first.iter_mut().zip(rest).zip(cosines).zip(sines) {
+        (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
     }
 }
+
+#[inline(always)]
+fn rotate_neighbours(head: &mut [f32], cosines: &[f32], sines: &[f32]) {
+    for (([a, b], cos), sin) in head.as_chunks_mut::<2>().0.iter_mut().zip(cosines).zip(sines) {
+        (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
+    }
+}
+
+#[cfg(test)]
+mod tests;

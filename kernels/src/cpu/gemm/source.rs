@@ -6,8 +6,15 @@ use crate::matrix::layout::{Format, Parts, VECTOR, VECTORS};
 
 /// Blocks of one panel, ready to be multiplied. A weight is scale·(code - zero) + minimum.
 pub(super) trait Source: Copy {
-    /// The format's constants.
-    type Format: Format;
+    /// Groups of a block, each with its scale.
+    const GROUPS: usize;
+    /// Whether there are minima.
+    const MINIMUM: bool;
+    /// Whether codes may exceed 127.
+    const WIDE: bool;
+
+    /// The code that stands for zero.
+    fn zero(self) -> u8;
 
     /// The codes of a block.
     ///
@@ -65,7 +72,14 @@ unsafe fn scaled<L: Lanes, F: Format>(l: L, halves: *const u8, factors: *const u
 }
 
 impl<F: Format> Source for Packed<'_, F> {
-    type Format = F;
+    const GROUPS: usize = F::GROUPS;
+    const MINIMUM: bool = F::MINIMUM;
+    const WIDE: bool = F::BITS == 8;
+
+    #[inline(always)]
+    fn zero(self) -> u8 {
+        F::ZERO
+    }
 
     #[inline(always)]
     unsafe fn codes<L: Lanes>(self, l: L, block: usize) -> [L::C; VECTORS] {
@@ -182,65 +196,83 @@ unsafe fn plane1<L: Lanes>(l: L, at: *const u8) -> [L::C; VECTORS] {
     ]
 }
 
-/// A panel unpacked to scratch memory: per block eight vectors of codes, then scales and minima as f32.
+/// A panel unpacked to scratch memory: per block eight vectors of codes, then scales and minima as f32. Formats with the
+/// same constants are the same here, which keeps the number of compiled loops small.
 #[derive(Clone, Copy)]
-pub(super) struct Unpacked<F> {
+pub(super) struct Unpacked<const GROUPS: usize, const MINIMUM: bool, const WIDE: bool> {
     start: *const u8,
-    format: std::marker::PhantomData<F>,
+    zero: u8,
 }
 
-impl<F: Format> Unpacked<F> {
-    /// Bytes of a block.
-    pub(super) const BYTES: usize = VECTOR * (VECTORS + F::GROUPS * (1 + F::MINIMUM as usize));
+/// Bytes of an unpacked block.
+pub(super) const fn unpacked_bytes(groups: usize, minimum: bool) -> usize {
+    VECTOR * (VECTORS + groups * (1 + minimum as usize))
+}
 
-    /// Unpacks the first `blocks` blocks of a panel into `scratch`.
-    #[inline(always)]
-    pub(super) fn unpack<L: Lanes>(l: L, from: Packed<'_, F>, blocks: usize, scratch: &mut [u8]) -> Self {
-        assert!(scratch.len() >= blocks * Self::BYTES, "room for all blocks");
-        let start = scratch.as_mut_ptr();
-        for block in 0..blocks {
-            // SAFETY: `scratch` has room for this block, as asserted; the panel has it by the caller's shape.
-            unsafe {
-                let at = start.add(block * Self::BYTES);
-                let codes = from.codes(l, block);
-                for (i, code) in codes.into_iter().enumerate() {
-                    l.store_codes(at.add(i * VECTOR), code);
-                }
-                for group in 0..F::GROUPS {
-                    l.store(at.add((VECTORS + group) * VECTOR).cast(), from.scale(l, block, group));
-                    if F::MINIMUM {
-                        let at = at.add((VECTORS + F::GROUPS + group) * VECTOR);
-                        l.store(at.cast(), from.minimum(l, block, group));
-                    }
+/// Unpacks all blocks of a panel into `scratch`.
+#[inline(always)]
+pub(super) fn unpack_panel<L: Lanes, S: Source>(l: L, from: S, blocks: usize, scratch: &mut [u8]) {
+    let bytes = unpacked_bytes(S::GROUPS, S::MINIMUM);
+    assert!(scratch.len() >= blocks * bytes, "room for all blocks");
+    let start = scratch.as_mut_ptr();
+    for block in 0..blocks {
+        // SAFETY: `scratch` has room for this block, as asserted; the panel has it by the caller's shape.
+        unsafe {
+            let at = start.add(block * bytes);
+            let codes = from.codes(l, block);
+            for (i, code) in codes.into_iter().enumerate() {
+                l.store_codes(at.add(i * VECTOR), code);
+            }
+            for group in 0..S::GROUPS {
+                l.store(at.add((VECTORS + group) * VECTOR).cast(), from.scale(l, block, group));
+                if S::MINIMUM {
+                    let at = at.add((VECTORS + S::GROUPS + group) * VECTOR);
+                    l.store(at.cast(), from.minimum(l, block, group));
                 }
             }
-        }
-        Self {
-            start,
-            format: std::marker::PhantomData,
         }
     }
 }
 
-impl<F: Format> Source for Unpacked<F> {
-    type Format = F;
+impl<const GROUPS: usize, const MINIMUM: bool, const WIDE: bool> Unpacked<GROUPS, MINIMUM, WIDE> {
+    /// A panel that `unpack_panel` wrote to `scratch` from a source with these constants.
+    pub(super) fn new(scratch: &[u8], blocks: usize, zero: u8) -> Self {
+        assert!(scratch.len() >= blocks * Self::BYTES, "all blocks are there");
+        Self {
+            start: scratch.as_ptr(),
+            zero,
+        }
+    }
+
+    const BYTES: usize = unpacked_bytes(GROUPS, MINIMUM);
+}
+
+impl<const GROUPS: usize, const MINIMUM: bool, const WIDE: bool> Source for Unpacked<GROUPS, MINIMUM, WIDE> {
+    const GROUPS: usize = GROUPS;
+    const MINIMUM: bool = MINIMUM;
+    const WIDE: bool = WIDE;
+
+    #[inline(always)]
+    fn zero(self) -> u8 {
+        self.zero
+    }
 
     #[inline(always)]
     unsafe fn codes<L: Lanes>(self, l: L, block: usize) -> [L::C; VECTORS] {
-        // SAFETY: `unpack` wrote this block's codes there.
+        // SAFETY: `unpack_panel` wrote this block's codes there.
         unsafe { plane8(l, self.start.add(block * Self::BYTES)) }
     }
 
     #[inline(always)]
     unsafe fn scale<L: Lanes>(self, l: L, block: usize, group: usize) -> L::F {
-        // SAFETY: `unpack` wrote this block's scales there.
+        // SAFETY: `unpack_panel` wrote this block's scales there.
         unsafe { l.load(self.start.add(block * Self::BYTES + (VECTORS + group) * VECTOR).cast()) }
     }
 
     #[inline(always)]
     unsafe fn minimum<L: Lanes>(self, l: L, block: usize, group: usize) -> L::F {
-        let at = block * Self::BYTES + (VECTORS + F::GROUPS + group) * VECTOR;
-        // SAFETY: `unpack` wrote this block's minima there, if the format has them.
+        let at = block * Self::BYTES + (VECTORS + GROUPS + group) * VECTOR;
+        // SAFETY: `unpack_panel` wrote this block's minima there, if the format has them.
         unsafe { l.load(self.start.add(at).cast()) }
     }
 }

@@ -7,8 +7,8 @@
 
 use super::quantize::Line;
 use super::source::Source;
-use crate::cpu::lanes::{LANES, Lanes};
-use crate::matrix::layout::{Format, VECTORS};
+use crate::cpu::lanes::{Element, LANES, Lanes};
+use crate::matrix::layout::VECTORS;
 
 /// 8-bit activations times quantized weights: `P` panels, `T` tokens.
 ///
@@ -25,29 +25,25 @@ pub(super) unsafe fn integer<L: Lanes, S: Source, const P: usize, const T: usize
     for block in 0..blocks {
         // SAFETY: the panels have this block.
         let codes = panels.map(|panel| unsafe { panel.codes(l, block) });
-        for group in 0..S::Format::GROUPS {
+        for group in 0..S::GROUPS {
             // SAFETY: the panels have this block.
             let scales = panels.map(|panel| unsafe { panel.scale(l, block, group) });
             for token in 0..T {
                 // SAFETY: the token has this line.
                 let line = unsafe { &*tokens[token].add(block) };
                 for panel in 0..P {
-                    let dot = group_dot::<L, S::Format>(l, &codes[panel], line, group);
+                    let dot = group_dot(l, panels[panel], &codes[panel], line, group);
                     let scale = l.mul(scales[panel], l.splat(line.scale));
                     sums[panel][token] = l.fma(scale, l.to_f32(dot), sums[panel][token]);
                 }
             }
-            if S::Format::MINIMUM {
+            if S::MINIMUM {
                 // SAFETY: the panels have this block.
                 let minima = panels.map(|panel| unsafe { panel.minimum(l, block, group) });
                 for token in 0..T {
                     // SAFETY: the token has this line.
                     let line = unsafe { &*tokens[token].add(block) };
-                    let total = if S::Format::GROUPS == 1 {
-                        line.total
-                    } else {
-                        line.totals[group]
-                    };
+                    let total = if S::GROUPS == 1 { line.total } else { line.totals[group] };
                     for panel in 0..P {
                         sums[panel][token] = l.fma(minima[panel], l.splat(total), sums[panel][token]);
                     }
@@ -60,53 +56,20 @@ pub(super) unsafe fn integer<L: Lanes, S: Source, const P: usize, const T: usize
 
 /// Σ (code - zero) · activation over a group, exactly.
 #[inline(always)]
-fn group_dot<L: Lanes, F: Format>(l: L, codes: &[L::C; VECTORS], line: &Line, group: usize) -> L::I {
-    let vectors = VECTORS / F::GROUPS;
-    let sum = if F::GROUPS == 1 { line.sum } else { line.sums[group] };
-    let mut dot = l.splat_i(-i32::from(F::ZERO) * sum);
+fn group_dot<L: Lanes, S: Source>(l: L, panel: S, codes: &[L::C; VECTORS], line: &Line, group: usize) -> L::I {
+    let vectors = VECTORS / S::GROUPS;
+    let sum = if S::GROUPS == 1 { line.sum } else { line.sums[group] };
+    let mut dot = l.splat_i(-i32::from(panel.zero()) * sum);
     let fours = line.codes.as_chunks::<4>().0;
     for vector in group * vectors..(group + 1) * vectors {
         let four = i32::from_le_bytes(fours[vector].map(i8::cast_unsigned));
-        // Signed codes become unsigned ones by adding 128 (the zero point), which the 8-bit format alone needs.
-        dot = if F::BITS == 8 {
+        dot = if S::WIDE {
             l.dot::<true>(dot, codes[vector], four)
         } else {
             l.dot::<false>(dot, codes[vector], four)
         };
     }
     dot
-}
-
-/// Numbers that float panels are made of.
-pub(super) trait Element: Copy + Send + Sync {
-    /// Bytes of one.
-    const BYTES: usize;
-    /// # Safety
-    /// Sixteen of them lie at `at`.
-    unsafe fn load<L: Lanes>(l: L, at: *const u8) -> L::F;
-}
-
-macro_rules! elements {
-    ($($name:ident: $bytes:literal, $load:ident;)*) => {
-        $(
-            #[derive(Clone, Copy)]
-            pub(super) struct $name;
-            impl Element for $name {
-                const BYTES: usize = $bytes;
-                #[inline(always)]
-                unsafe fn load<L: Lanes>(l: L, at: *const u8) -> L::F {
-                    // SAFETY: passed on to the caller.
-                    unsafe { l.$load(at.cast()) }
-                }
-            }
-        )*
-    };
-}
-
-elements! {
-    F32: 4, load;
-    F16: 2, load_f16;
-    BF16: 2, load_bf16;
 }
 
 /// f32 activations times float weights: `P` panels, `T` tokens.
@@ -141,12 +104,12 @@ pub(super) unsafe fn float<L: Lanes, E: Element, const P: usize, const T: usize>
 /// The panel has these blocks and `out` has room for 32 · 16 numbers of each.
 #[inline(always)]
 pub(super) unsafe fn dequantize<L: Lanes, S: Source>(l: L, panel: S, blocks: usize, out: *mut f32) {
-    let zero = l.splat(f32::from(S::Format::ZERO));
+    let zero = l.splat(f32::from(panel.zero()));
     for block in 0..blocks {
         // SAFETY: the panel has this block.
         let codes = unsafe { panel.codes(l, block) };
         for (vector, codes) in codes.into_iter().enumerate() {
-            let group = vector * S::Format::GROUPS / VECTORS;
+            let group = vector * S::GROUPS / VECTORS;
             let bytes = [
                 l.byte::<0>(codes),
                 l.byte::<1>(codes),
@@ -158,7 +121,7 @@ pub(super) unsafe fn dequantize<L: Lanes, S: Source>(l: L, panel: S, blocks: usi
                 unsafe {
                     let scale = panel.scale(l, block, group);
                     let weight = l.mul(scale, l.sub(code, zero));
-                    let weight = if S::Format::MINIMUM {
+                    let weight = if S::MINIMUM {
                         l.add(weight, panel.minimum(l, block, group))
                     } else {
                         weight

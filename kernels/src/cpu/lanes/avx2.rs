@@ -40,7 +40,7 @@ impl Lanes for Avx2 {
     type F = Floats;
     type I = Integers;
     type C = Integers;
-    const ROOMY: bool = false;
+    const TILE: usize = 4;
 
     #[inline(always)]
     fn splat(self, x: f32) -> Floats {

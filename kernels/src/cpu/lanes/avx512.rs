@@ -39,7 +39,7 @@ impl Lanes for Avx512 {
     type F = __m512;
     type I = __m512i;
     type C = __m512i;
-    const ROOMY: bool = true;
+    const TILE: usize = 16;
 
     #[inline(always)]
     fn splat(self, x: f32) -> __m512 {

@@ -16,7 +16,7 @@ impl Lanes for Scalar {
     type F = [f32; LANES];
     type I = [i32; LANES];
     type C = [u8; 4 * LANES];
-    const ROOMY: bool = false;
+    const TILE: usize = 1;
 
     #[inline(always)]
     fn splat(self, x: f32) -> Self::F {
