@@ -74,7 +74,7 @@ impl PageStore {
             .collect()
     }
 
-    /// Bytes held.
+    #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

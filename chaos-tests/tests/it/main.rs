@@ -1,0 +1,8 @@
+//! One binary for all tests of whole clusters.
+
+mod architecture;
+mod equality;
+mod faults;
+mod overload;
+mod sandbox;
+mod scripts;
