@@ -3,6 +3,10 @@
 //! `cargo bench -p cluster-gateway`. Clients run on threads of their own and are not counted: the figures are the CPU
 //! time of the server's one thread (`/proc`, so Linux only), telemetry included. Every token is a frame and a write of
 //! its own, which is the costly case.
+//!
+//! Measured on a busy two-core virtual machine: 110-140 µs per request of 16 tokens, 5.2-6.8 µs per further token. Nearly
+//! nine tenths of a token are the `writev` of its chunk; when frames come faster than they are written they leave
+//! together, and a token costs 0.7 µs.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 use std::{
