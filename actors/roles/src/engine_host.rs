@@ -17,6 +17,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -268,9 +269,13 @@ impl Driver {
             while let Ok(command) = self.inbox.try_recv() {
                 self.obey(command);
             }
-            self.engine.step(self.clock.now(), &mut self.events)?;
+            let stepped = self.engine.step(self.clock.now(), &mut self.events)?;
             self.deliver();
             self.share_load();
+            if stepped.cost_us > 0 {
+                // A model without weights says how long a step of the real one would take.
+                std::thread::sleep(Duration::from_micros(stepped.cost_us));
+            }
         }
     }
 

@@ -57,6 +57,13 @@ async fn streams_survive_the_death_of_one_decode_of_two() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_survive_the_death_of_the_only_prefill_and_of_the_only_decode() {
+    for role in [Role::Prefill, Role::Decode] {
+        survives("  prefill:\n  decode:\n", ActorPath::new(role, 0)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_survive_the_death_of_prefill_router_and_cache() {
     for role in [Role::Prefill, Role::Router, Role::Cache] {
         survives(SPLIT, ActorPath::new(role, 0)).await;

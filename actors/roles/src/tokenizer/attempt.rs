@@ -24,19 +24,28 @@ pub(crate) struct Attempt {
     _routed: Routed,
 }
 
-/// Who failed one choice so far.
+/// Who failed one choice so far, and how.
 #[derive(Default)]
 pub(crate) struct Tries {
-    failed: Vec<InstanceRef>,
     count: u32,
+    /// Instances to avoid while there are others.
+    failed: Vec<InstanceRef>,
+    /// What the last instance failed with. While there is none, nobody has lost this request, and the client is told at
+    /// once that there is no room or nobody to serve it.
+    fault: Option<RequestError>,
 }
 
 impl Tries {
-    /// An attempt failed with `error`. Whether another one makes sense.
+    /// An accepted attempt failed with `error`. Whether another one makes sense.
     pub(crate) fn another_after(&mut self, attempt: &Attempt, error: &RequestError) -> bool {
-        self.failed.push(attempt.decode);
-        self.failed.extend(attempt.prefill);
+        // Which of the two failed is not known: a decode instance passes on what its prefill instance died of.
+        self.note([Some(attempt.decode), attempt.prefill], error);
         error.kind.is_instance_fault() && self.count < TRIES_MAX
+    }
+
+    fn note(&mut self, by: [Option<InstanceRef>; 2], error: &RequestError) {
+        self.failed.extend(by.into_iter().flatten());
+        self.fault = Some(error.clone());
     }
 
     /// Opens a stream for choice `index`, after `sent` tokens of its answer.
@@ -51,37 +60,40 @@ impl Tries {
         let clock = &shared.host.fabric.clock;
         let patience = clock.deadline_in(PATIENCE).min(header.deadline);
         loop {
-            self.count += 1;
-            let decision = self.route(shared, prepared, header).await;
-            let error = match decision {
-                Ok((decision, routed)) => match open_at(shared, prepared, header, index, sent, &decision).await {
-                    Ok(stream) => {
-                        let RouteDecision { decode, prefill, .. } = decision;
-                        return Ok(Attempt {
-                            stream,
-                            decode,
-                            prefill,
-                            _routed: routed,
-                        });
-                    }
-                    Err(error) => {
-                        self.failed.push(decision.decode);
-                        error
-                    }
-                },
-                Err(error) => error,
-            };
-            // Nobody has lost this request yet: the client is told at once that there is no room or nobody to serve it.
-            let lost_before = !self.failed.is_empty() && error.kind.is_instance_fault();
-            if !lost_before || self.count >= TRIES_MAX && error.kind != ErrorKind::Unavailable {
-                return Err(error);
-            }
-            if error.kind == ErrorKind::Unavailable {
-                if clock.remaining(patience).is_zero() {
-                    return Err(error);
+            let (decision, routed) = match self.route(shared, prepared, header).await {
+                Ok(routing) => routing,
+                Err(error) => {
+                    self.may_wait(error, clock.remaining(patience).is_zero())?;
+                    clock.sleep(LOOK_AGAIN).await;
+                    continue;
                 }
-                clock.sleep(LOOK_AGAIN).await;
+            };
+            self.count += 1;
+            let RouteDecision { decode, prefill, .. } = decision;
+            match open_at(shared, prepared, header, index, sent, &decision).await {
+                Ok(stream) => {
+                    return Ok(Attempt {
+                        stream,
+                        decode,
+                        prefill,
+                        _routed: routed,
+                    });
+                }
+                Err(error) if error.kind.is_instance_fault() && self.count < TRIES_MAX => {
+                    self.note([Some(decode), None], &error);
+                }
+                Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// Nobody can serve now. A request that was lost by somebody waits for a new life, or tries those again that failed.
+    fn may_wait(&mut self, error: RequestError, is_too_late: bool) -> Result<(), RequestError> {
+        self.failed.clear();
+        match &self.fault {
+            Some(_) if !is_too_late && error.kind == ErrorKind::Unavailable => Ok(()),
+            Some(fault) => Err(fault.clone()),
+            None => Err(error),
         }
     }
 
