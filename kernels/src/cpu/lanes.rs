@@ -5,7 +5,7 @@
 //! same IEEE operation everywhere (multiply-add is fused, sums over lanes have one shape), so results agree to the bit.
 //!
 //! Whatever runs under [`Isa::run`] has to be inlined into it to be compiled with the instructions: hence
-//! `#[inline(always)]` on all of it.
+//! `#[inline(always)]` on all of it, and no closures over lanes (so no `map` of arrays either): they may stay calls.
 #![expect(unsafe_code, reason = "vector instructions and their loads have no safe form")]
 
 #[cfg(target_arch = "x86_64")]
@@ -78,6 +78,8 @@ pub(crate) trait Lanes: Copy + Send + Sync {
     /// To the nearest f32.
     fn to_f32(self, x: Self::I) -> Self::F;
 
+    /// All bytes zero.
+    fn no_codes(self) -> Self::C;
     /// # Safety
     /// 64 bytes lie at `at`.
     unsafe fn load_codes(self, at: *const u8) -> Self::C;

@@ -235,11 +235,10 @@ impl<E: Element> TypedSpan<'_, E> {
         let mut corrections = [l.splat(0.0); R];
         let scores = self.scores::<L, R>(l, tile, places);
         for row in 0..R {
-            let scaled = [0, 1].map(|half| l.mul(scores[row][half], l.splat(self.span.scale)));
-            // SAFETY: `weights` has a tile's room in every row.
-            unsafe {
-                l.store(weights[row].as_mut_ptr(), scaled[0]);
-                l.store(weights[row].as_mut_ptr().add(LANES), scaled[1]);
+            for half in 0..2 {
+                let scaled = l.mul(scores[row][half], l.splat(self.span.scale));
+                // SAFETY: `weights` has a tile's room in every row.
+                unsafe { l.store(weights[row].as_mut_ptr().add(half * LANES), scaled) };
             }
             corrections[row] = self.soften(l, &mut weights[row], places[row], &read);
         }
@@ -313,7 +312,7 @@ impl<E: Element> TypedSpan<'_, E> {
             let before = l.load(row);
             let max = l.max(before, l.splat(l.largest(l.max(halves[0], halves[1]))));
             let correction = exp(l, l.sub(before, max));
-            let weights = halves.map(|half| exp(l, l.sub(half, max)));
+            let weights = [exp(l, l.sub(halves[0], max)), exp(l, l.sub(halves[1], max))];
             l.store(scores.as_mut_ptr(), weights[0]);
             l.store(scores.as_mut_ptr().add(LANES), weights[1]);
             l.store(row, max);

@@ -15,7 +15,7 @@ fn few(isa: Isa) -> usize {
     match isa {
         Isa::Scalar => 0,
         Isa::Avx2 => 2,
-        Isa::Avx512 => 8,
+        Isa::Avx512 => 16,
     }
 }
 

@@ -41,23 +41,26 @@ const ROUND: f32 = 12_582_912.0;
 #[inline(always)]
 pub(super) fn quantize(x: &[f32; BLOCK]) -> Line {
     // Compared as integers, a not-a-number is larger than everything and is not lost.
-    let largest = x.iter().fold(0u32, |largest, x| largest.max(x.to_bits() & 0x7fff_ffff));
+    let mut largest = 0;
+    for x in x {
+        largest = largest.max(x.to_bits() & 0x7fff_ffff);
+    }
     let largest = f32::from_bits(largest);
     let inverse = if largest > 0.0 { 127.0 / largest } else { 0.0 };
-    let scale = largest / 127.0;
-    let codes = x.map(|x| ((x * inverse + ROUND).to_bits() as u8).cast_signed());
-    let (first, second) = codes.split_at(BLOCK / 2);
-    let sums = [first, second].map(|half| half.iter().map(|code| i32::from(*code)).sum::<i32>());
-    let sum = sums[0] + sums[1];
-    Line {
-        codes,
-        scale,
-        total: scale * sum as f32,
-        totals: sums.map(|sum| scale * sum as f32),
-        sum,
-        sums,
-        unused: 0,
+    let mut line = Line {
+        scale: largest / 127.0,
+        ..Line::ZERO
+    };
+    for (code, x) in line.codes.iter_mut().zip(x) {
+        *code = ((x * inverse + ROUND).to_bits() as u8).cast_signed();
     }
+    for (i, code) in line.codes.iter().enumerate() {
+        line.sums[i / (BLOCK / 2)] += i32::from(*code);
+    }
+    line.sum = line.sums[0] + line.sums[1];
+    line.totals = [line.scale * line.sums[0] as f32, line.scale * line.sums[1] as f32];
+    line.total = line.scale * line.sum as f32;
+    line
 }
 
 #[cfg(test)]

@@ -142,16 +142,21 @@ fn join<L: Lanes, const SHIFT: u32>(l: L, low: [L::C; VECTORS], high: [L::C; VEC
 
 #[inline(always)]
 unsafe fn plane8<L: Lanes>(l: L, at: *const u8) -> [L::C; VECTORS] {
-    // SAFETY: the caller has eight vectors there.
-    let load = |i: usize| unsafe { l.load_codes(at.add(i * VECTOR)) };
-    [load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7)]
+    let mut v = [l.no_codes(); 8];
+    for (i, v) in v.iter_mut().enumerate() {
+        // SAFETY: the caller has eight vectors there.
+        *v = unsafe { l.load_codes(at.add(i * VECTOR)) };
+    }
+    v
 }
 
 #[inline(always)]
 unsafe fn plane4<L: Lanes>(l: L, at: *const u8) -> [L::C; VECTORS] {
-    // SAFETY: the caller has four vectors there.
-    let load = |i: usize| unsafe { l.load_codes(at.add(i * VECTOR)) };
-    let v = [load(0), load(1), load(2), load(3)];
+    let mut v = [l.no_codes(); 4];
+    for (i, v) in v.iter_mut().enumerate() {
+        // SAFETY: the caller has four vectors there.
+        *v = unsafe { l.load_codes(at.add(i * VECTOR)) };
+    }
     [
         l.bits::<0, 15>(v[0]),
         l.bits::<0, 15>(v[1]),

@@ -4,6 +4,7 @@
 //! the first to the last with one fused multiply-add per group (the integer sums inside a group are exact), or over the
 //! columns from the first to the last for f32 activations.
 #![expect(unsafe_code, reason = "vector loads through pointers")]
+#![expect(clippy::needless_range_loop, reason = "several arrays of registers share an index")]
 
 use super::quantize::Line;
 use super::source::Source;
@@ -23,23 +24,32 @@ pub(super) unsafe fn integer<L: Lanes, S: Source, const P: usize, const T: usize
 ) -> [[L::F; T]; P] {
     let mut sums = [[l.splat(0.0); T]; P];
     for block in 0..blocks {
-        // SAFETY: the panels have this block.
-        let codes = panels.map(|panel| unsafe { panel.codes(l, block) });
-        for group in 0..S::GROUPS {
+        let mut codes = [[l.no_codes(); VECTORS]; P];
+        for panel in 0..P {
             // SAFETY: the panels have this block.
-            let scales = panels.map(|panel| unsafe { panel.scale(l, block, group) });
+            codes[panel] = unsafe { panels[panel].codes(l, block) };
+        }
+        for group in 0..S::GROUPS {
+            let mut scales = [l.splat(0.0); P];
+            for panel in 0..P {
+                // SAFETY: the panels have this block.
+                scales[panel] = unsafe { panels[panel].scale(l, block, group) };
+            }
             for token in 0..T {
                 // SAFETY: the token has this line.
                 let line = unsafe { &*tokens[token].add(block) };
+                let dots = group_dots::<L, S, P>(l, &panels, &codes, line, group);
                 for panel in 0..P {
-                    let dot = group_dot(l, panels[panel], &codes[panel], line, group);
                     let scale = l.mul(scales[panel], l.splat(line.scale));
-                    sums[panel][token] = l.fma(scale, l.to_f32(dot), sums[panel][token]);
+                    sums[panel][token] = l.fma(scale, l.to_f32(dots[panel]), sums[panel][token]);
                 }
             }
             if S::MINIMUM {
-                // SAFETY: the panels have this block.
-                let minima = panels.map(|panel| unsafe { panel.minimum(l, block, group) });
+                let mut minima = [l.splat(0.0); P];
+                for panel in 0..P {
+                    // SAFETY: the panels have this block.
+                    minima[panel] = unsafe { panels[panel].minimum(l, block, group) };
+                }
                 for token in 0..T {
                     // SAFETY: the token has this line.
                     let line = unsafe { &*tokens[token].add(block) };
@@ -54,22 +64,33 @@ pub(super) unsafe fn integer<L: Lanes, S: Source, const P: usize, const T: usize
     sums
 }
 
-/// Σ (code - zero) · activation over a group, exactly.
+/// Σ (code - zero) · activation over a group of every panel, exactly.
 #[inline(always)]
-fn group_dot<L: Lanes, S: Source>(l: L, panel: S, codes: &[L::C; VECTORS], line: &Line, group: usize) -> L::I {
+fn group_dots<L: Lanes, S: Source, const P: usize>(
+    l: L,
+    panels: &[S; P],
+    codes: &[[L::C; VECTORS]; P],
+    line: &Line,
+    group: usize,
+) -> [L::I; P] {
     let vectors = VECTORS / S::GROUPS;
     let sum = if S::GROUPS == 1 { line.sum } else { line.sums[group] };
-    let mut dot = l.splat_i(-i32::from(panel.zero()) * sum);
-    let fours = line.codes.as_chunks::<4>().0;
-    for vector in group * vectors..(group + 1) * vectors {
-        let four = i32::from_le_bytes(fours[vector].map(i8::cast_unsigned));
-        dot = if S::WIDE {
-            l.dot::<true>(dot, codes[vector], four)
-        } else {
-            l.dot::<false>(dot, codes[vector], four)
-        };
+    let mut dots = [l.splat_i(0); P];
+    for panel in 0..P {
+        dots[panel] = l.splat_i(-i32::from(panels[panel].zero()) * sum);
     }
-    dot
+    for vector in group * vectors..(group + 1) * vectors {
+        // SAFETY: a line has four codes for each of a block's vectors.
+        let four = i32::from_le(unsafe { line.codes.as_ptr().cast::<i32>().add(vector).read() });
+        for panel in 0..P {
+            dots[panel] = if S::WIDE {
+                l.dot::<true>(dots[panel], codes[panel][vector], four)
+            } else {
+                l.dot::<false>(dots[panel], codes[panel][vector], four)
+            };
+        }
+    }
+    dots
 }
 
 /// f32 activations times float weights: `P` panels, `T` tokens.
@@ -85,8 +106,11 @@ pub(super) unsafe fn float<L: Lanes, E: Element, const P: usize, const T: usize>
 ) -> [[L::F; T]; P] {
     let mut sums = [[l.splat(0.0); T]; P];
     for column in 0..cols {
-        // SAFETY: the panels have this column.
-        let weights = panels.map(|panel| unsafe { E::load(l, panel.add(column * LANES * E::BYTES)) });
+        let mut weights = [l.splat(0.0); P];
+        for panel in 0..P {
+            // SAFETY: the panels have this column.
+            weights[panel] = unsafe { E::load(l, panels[panel].add(column * LANES * E::BYTES)) };
+        }
         for token in 0..T {
             // SAFETY: the token has this column.
             let x = l.splat(unsafe { *tokens[token].add(column) });

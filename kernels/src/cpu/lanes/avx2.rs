@@ -36,6 +36,22 @@ type Floats = [__m256; 2];
 /// Lanes 0 to 7 and 8 to 15.
 type Integers = [__m256i; 2];
 
+/// The same for both halves. A closure would not do: it might not be inlined, and then lacks the instructions.
+macro_rules! both {
+    ($half:ident => $result:expr) => {
+        [
+            {
+                const $half: usize = 0;
+                $result
+            },
+            {
+                const $half: usize = 1;
+                $result
+            },
+        ]
+    };
+}
+
 impl Lanes for Avx2 {
     type F = Floats;
     type I = Integers;
@@ -50,35 +66,31 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     unsafe fn load(self, at: *const f32) -> Floats {
-        // SAFETY: `self` proves the instruction; the caller promises the memory.
-        unsafe { [_mm256_loadu_ps(at), _mm256_loadu_ps(at.add(8))] }
+        // SAFETY: `self` proves the instructions; the caller promises the memory.
+        unsafe { both!(H => _mm256_loadu_ps(at.add(8 * H))) }
     }
 
     #[inline(always)]
     unsafe fn load_f16(self, at: *const u16) -> Floats {
-        // SAFETY: `self` proves the instruction; the caller promises the memory.
-        let eight = |at: *const u16| unsafe { _mm256_cvtph_ps(_mm_loadu_si128(at.cast())) };
-        // SAFETY: the caller promises sixteen.
-        [eight(at), eight(unsafe { at.add(8) })]
+        // SAFETY: `self` proves the instructions; the caller promises the memory.
+        unsafe { both!(H => _mm256_cvtph_ps(_mm_loadu_si128(at.add(8 * H).cast()))) }
     }
 
     #[inline(always)]
     unsafe fn load_bf16(self, at: *const u16) -> Floats {
-        // SAFETY: `self` proves the instruction; the caller promises the memory.
-        let eight = |at: *const u16| unsafe {
-            let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(at.cast()));
-            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
-        };
-        // SAFETY: the caller promises sixteen.
-        [eight(at), eight(unsafe { at.add(8) })]
+        // SAFETY: `self` proves the instructions; the caller promises the memory.
+        unsafe {
+            both!(H => {
+                let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(at.add(8 * H).cast()));
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
+            })
+        }
     }
 
     #[inline(always)]
     unsafe fn load_i8(self, at: *const i8) -> Floats {
-        // SAFETY: `self` proves the instruction; the caller promises the memory.
-        let eight = |at: *const i8| unsafe { _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(at.cast()))) };
-        // SAFETY: the caller promises sixteen.
-        [eight(at), eight(unsafe { at.add(8) })]
+        // SAFETY: `self` proves the instructions; the caller promises the memory.
+        unsafe { both!(H => _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(at.add(8 * H).cast())))) }
     }
 
     #[inline(always)]
@@ -92,56 +104,55 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     fn add(self, a: Floats, b: Floats) -> Floats {
-        // SAFETY: `self` proves the instruction exists.
-        unsafe { [_mm256_add_ps(a[0], b[0]), _mm256_add_ps(a[1], b[1])] }
+        // SAFETY: `self` proves the instructions exist.
+        unsafe { both!(H => _mm256_add_ps(a[H], b[H])) }
     }
 
     #[inline(always)]
     fn sub(self, a: Floats, b: Floats) -> Floats {
-        // SAFETY: `self` proves the instruction exists.
-        unsafe { [_mm256_sub_ps(a[0], b[0]), _mm256_sub_ps(a[1], b[1])] }
+        // SAFETY: `self` proves the instructions exist.
+        unsafe { both!(H => _mm256_sub_ps(a[H], b[H])) }
     }
 
     #[inline(always)]
     fn mul(self, a: Floats, b: Floats) -> Floats {
-        // SAFETY: `self` proves the instruction exists.
-        unsafe { [_mm256_mul_ps(a[0], b[0]), _mm256_mul_ps(a[1], b[1])] }
+        // SAFETY: `self` proves the instructions exist.
+        unsafe { both!(H => _mm256_mul_ps(a[H], b[H])) }
     }
 
     #[inline(always)]
     fn div(self, a: Floats, b: Floats) -> Floats {
-        // SAFETY: `self` proves the instruction exists.
-        unsafe { [_mm256_div_ps(a[0], b[0]), _mm256_div_ps(a[1], b[1])] }
+        // SAFETY: `self` proves the instructions exist.
+        unsafe { both!(H => _mm256_div_ps(a[H], b[H])) }
     }
 
     #[inline(always)]
     fn fma(self, a: Floats, b: Floats, c: Floats) -> Floats {
-        // SAFETY: `self` proves the instruction exists.
-        unsafe { [_mm256_fmadd_ps(a[0], b[0], c[0]), _mm256_fmadd_ps(a[1], b[1], c[1])] }
+        // SAFETY: `self` proves the instructions exist.
+        unsafe { both!(H => _mm256_fmadd_ps(a[H], b[H], c[H])) }
     }
 
     #[inline(always)]
     fn max(self, a: Floats, b: Floats) -> Floats {
-        // SAFETY: `self` proves the instruction exists.
-        unsafe { [_mm256_max_ps(a[0], b[0]), _mm256_max_ps(a[1], b[1])] }
+        // SAFETY: `self` proves the instructions exist.
+        unsafe { both!(H => _mm256_max_ps(a[H], b[H])) }
     }
 
     #[inline(always)]
     fn select_less(self, a: Floats, b: Floats, then: Floats, otherwise: Floats) -> Floats {
         // SAFETY: `self` proves the instructions exist.
-        let select =
-            |i: usize| unsafe { _mm256_blendv_ps(otherwise[i], then[i], _mm256_cmp_ps::<_CMP_LT_OQ>(a[i], b[i])) };
-        [select(0), select(1)]
+        unsafe { both!(H => _mm256_blendv_ps(otherwise[H], then[H], _mm256_cmp_ps::<_CMP_LT_OQ>(a[H], b[H]))) }
     }
 
     #[inline(always)]
     fn power_of_two(self, n: Floats) -> Floats {
         // SAFETY: `self` proves the instructions exist.
-        let power = |n: __m256| unsafe {
-            let biased = _mm256_add_epi32(_mm256_cvttps_epi32(n), _mm256_set1_epi32(127));
-            _mm256_castsi256_ps(_mm256_slli_epi32::<23>(biased))
-        };
-        [power(n[0]), power(n[1])]
+        unsafe {
+            both!(H => {
+                let biased = _mm256_add_epi32(_mm256_cvttps_epi32(n[H]), _mm256_set1_epi32(127));
+                _mm256_castsi256_ps(_mm256_slli_epi32::<23>(biased))
+            })
+        }
     }
 
     #[inline(always)]
@@ -174,14 +185,20 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     fn to_f32(self, x: Integers) -> Floats {
+        // SAFETY: `self` proves the instructions exist.
+        unsafe { both!(H => _mm256_cvtepi32_ps(x[H])) }
+    }
+
+    #[inline(always)]
+    fn no_codes(self) -> Self::C {
         // SAFETY: `self` proves the instruction exists.
-        unsafe { [_mm256_cvtepi32_ps(x[0]), _mm256_cvtepi32_ps(x[1])] }
+        unsafe { [_mm256_setzero_si256(); 2] }
     }
 
     #[inline(always)]
     unsafe fn load_codes(self, at: *const u8) -> Integers {
-        // SAFETY: `self` proves the instruction; the caller promises the memory.
-        unsafe { [_mm256_loadu_si256(at.cast()), _mm256_loadu_si256(at.add(32).cast())] }
+        // SAFETY: `self` proves the instructions; the caller promises the memory.
+        unsafe { both!(H => _mm256_loadu_si256(at.add(32 * H).cast())) }
     }
 
     #[inline(always)]
@@ -196,22 +213,18 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn bits<const SHIFT: u32, const MASK: u8>(self, x: Integers) -> Integers {
         // SAFETY: `self` proves the instructions exist. Bits that cross a byte are outside the mask.
-        let bits = |x: __m256i| unsafe {
-            let shifted = if SHIFT == 0 {
-                x
-            } else {
-                _mm256_srl_epi16(x, count(SHIFT))
-            };
-            _mm256_and_si256(shifted, _mm256_set1_epi8(MASK.cast_signed()))
-        };
-        [bits(x[0]), bits(x[1])]
+        unsafe {
+            both!(H => {
+                let shifted = if SHIFT == 0 { x[H] } else { _mm256_srl_epi16(x[H], count(SHIFT)) };
+                _mm256_and_si256(shifted, _mm256_set1_epi8(MASK.cast_signed()))
+            })
+        }
     }
 
     #[inline(always)]
     fn join<const SHIFT: u32>(self, low: Integers, high: Integers) -> Integers {
         // SAFETY: `self` proves the instructions exist.
-        let join = |i: usize| unsafe { _mm256_or_si256(low[i], _mm256_sll_epi16(high[i], count(SHIFT))) };
-        [join(0), join(1)]
+        unsafe { both!(H => _mm256_or_si256(low[H], _mm256_sll_epi16(high[H], count(SHIFT)))) }
     }
 
     #[inline(always)]
@@ -225,11 +238,12 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn byte<const INDEX: u32>(self, x: Integers) -> Floats {
         // SAFETY: `self` proves the instructions exist.
-        let byte = |x: __m256i| unsafe {
-            let shifted = _mm256_srl_epi32(x, count(8 * INDEX));
-            _mm256_cvtepi32_ps(_mm256_and_si256(shifted, _mm256_set1_epi32(255)))
-        };
-        [byte(x[0]), byte(x[1])]
+        unsafe {
+            both!(H => {
+                let shifted = _mm256_srl_epi32(x[H], count(8 * INDEX));
+                _mm256_cvtepi32_ps(_mm256_and_si256(shifted, _mm256_set1_epi32(255)))
+            })
+        }
     }
 
     #[inline(always)]

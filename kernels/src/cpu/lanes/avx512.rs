@@ -166,6 +166,12 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    fn no_codes(self) -> Self::C {
+        // SAFETY: `self` proves the instruction exists.
+        unsafe { _mm512_setzero_si512() }
+    }
+
+    #[inline(always)]
     unsafe fn load_codes(self, at: *const u8) -> __m512i {
         // SAFETY: `self` proves the instruction; the caller promises the memory.
         unsafe { _mm512_loadu_si512(at.cast()) }

@@ -133,6 +133,11 @@ impl Lanes for Scalar {
     }
 
     #[inline(always)]
+    fn no_codes(self) -> Self::C {
+        [0; 4 * LANES]
+    }
+
+    #[inline(always)]
     unsafe fn load_codes(self, at: *const u8) -> Self::C {
         // SAFETY: the caller promises 64 bytes.
         unsafe { at.cast::<Self::C>().read() }
