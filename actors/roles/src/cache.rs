@@ -10,7 +10,7 @@ use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
 use crate::{
     host::Registered,
     page_store::PageStore,
-    supervisor::{Life, RoleSpec},
+    supervisor::{Life, RoleSpec, spawn_linked},
 };
 
 protocol! {
@@ -39,10 +39,7 @@ impl RoleSpec for CacheSpec {
 
     async fn spawn(&self, life: Life) -> Result<ActorCell, String> {
         let supervisor = life.supervisor.clone();
-        let started = Actor::spawn_linked(None, CacheActor { life }, self.bytes_max, supervisor).await;
-        started
-            .map(|(actor, _)| actor.get_cell())
-            .map_err(|error| error.to_string())
+        spawn_linked(CacheActor { life }, self.bytes_max, supervisor).await
     }
 }
 

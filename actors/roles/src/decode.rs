@@ -3,28 +3,24 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use cluster_engine::{Event, JobKind};
-use cluster_fabric::{Credits, Request, Sink};
+use cluster_fabric::{Request, Sink};
 use cluster_messages::{
-    ActorPath, ErrorKind, Generate, GenerateFrame, Generation, Header, InstanceRef, Prefill, PrefillFrame,
-    RequestError, Ticket, TokenOut,
+    ErrorKind, Generate, GenerateFrame, Generation, Header, InstanceRef, Prefill, PrefillFrame, RequestError, Ticket,
+    TokenOut,
 };
 use cluster_telemetry::{
     names::{attributes, spans},
     set_parent,
 };
 use cluster_transfer::{Inbox, Tickets};
-use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
 use tracing::{Instrument, Span, field::Empty};
 
 use crate::{
-    engine_host::{EngineHandle, RunningJob},
+    engine_host::RunningJob,
     protocol::{GenerateProtocol, PrefillProtocol},
-    service::Service,
-    supervisor::{Life, RoleSpec},
     tokenizer::context_of,
-    worker::{Tier, Worker, WorkerMessage, WorkerSettings, on_message},
+    worker::{Tier, WorkerParts, WorkerRole},
 };
 
 /// Frames that may wait for the tokenizer.
@@ -32,97 +28,21 @@ const FRAMES_MAX: usize = 64;
 /// Pages that may wait to be taken into the engine, per request.
 const PAGES_MAX: usize = 16;
 
-/// How to start a decode instance.
-pub struct DecodeSpec {
-    /// Its name.
-    pub path: ActorPath,
-    /// How to run it.
-    pub settings: WorkerSettings,
-}
-
-#[async_trait]
-impl RoleSpec for DecodeSpec {
-    fn path(&self) -> ActorPath {
-        self.path
-    }
-
-    async fn spawn(&self, life: Life) -> Result<ActorCell, String> {
-        let supervisor = life.supervisor.clone();
-        let started = Actor::spawn_linked(None, DecodeActor { life }, self.settings.clone(), supervisor).await;
-        started
-            .map(|(actor, _)| actor.get_cell())
-            .map_err(|error| error.to_string())
-    }
-}
-
-struct DecodeActor {
-    life: Life,
-}
-
-struct DecodeState {
-    _service: Service,
-    _worker: Worker,
-}
-
-impl Actor for DecodeActor {
-    type Msg = WorkerMessage;
-    type State = DecodeState;
-    type Arguments = WorkerSettings;
-
-    async fn pre_start(
-        &self,
-        myself: ActorRef<WorkerMessage>,
-        settings: WorkerSettings,
-    ) -> Result<DecodeState, ActorProcessingErr> {
-        let mut service = None;
-        let credits = Credits::new(settings.engine.running_max + settings.engine.waiting_max, 1000);
-        let open_door = |engine: &EngineHandle, tier: Option<&Tier>| {
-            let tickets = self
-                .life
-                .host
-                .exchange
-                .owner(self.life.instance)
-                .map_err(|error| error.to_string())?;
-            let (life, engine, tier) = (self.life.clone(), engine.clone(), tier.cloned());
-            let server = Arc::new(Server {
-                life,
-                engine,
-                tier,
-                tickets,
-            });
-            let handler = move |request| server.clone().serve(request);
-            let streams = &self.life.host.fabric.streams;
-            service = Some(Service::start::<GenerateProtocol, _, _>(
-                streams,
-                self.life.instance,
-                credits,
-                handler,
-            )?);
-            Ok(())
-        };
-        let _worker = Worker::start(&self.life, &settings, &myself, open_door).await?;
-        let _service = service.expect("a worker that started has opened its door");
-        Ok(DecodeState { _service, _worker })
-    }
-
-    async fn handle(
-        &self,
-        _: ActorRef<WorkerMessage>,
-        message: WorkerMessage,
-        _: &mut DecodeState,
-    ) -> Result<(), ActorProcessingErr> {
-        on_message(&self.life, message)
-    }
-}
-
-struct Server {
-    life: Life,
-    engine: EngineHandle,
-    tier: Option<Tier>,
+/// One life of a decode instance.
+pub struct Decode {
+    parts: WorkerParts,
     tickets: Tickets,
 }
 
-impl Server {
+impl WorkerRole for Decode {
+    type Protocol = GenerateProtocol;
+
+    fn new(parts: WorkerParts) -> Result<Self, String> {
+        let owner = parts.life.host.exchange.owner(parts.life.instance);
+        let tickets = owner.map_err(|error| error.to_string())?;
+        Ok(Self { parts, tickets })
+    }
+
     async fn serve(self: Arc<Self>, request: Request<GenerateProtocol>) {
         let Request { header, open, respond } = request;
         let Generate {
@@ -134,7 +54,7 @@ impl Server {
         } else {
             JobKind::Whole
         };
-        let job = match self.engine.submit(generation.clone(), kind).await {
+        let job = match self.parts.engine.submit(generation.clone(), kind).await {
             Ok(job) => job,
             Err(error) => return respond.refuse(error),
         };
@@ -143,7 +63,7 @@ impl Server {
         let mut relay = Relay {
             job,
             sink,
-            tier: self.tier.as_ref(),
+            tier: self.parts.tier.as_ref(),
             span: span.clone(),
         };
         let work = async {
@@ -162,11 +82,13 @@ impl Server {
         };
         relay.sink.finish(result);
     }
+}
 
+impl Decode {
     fn span(&self, header: &Header, generation: &Generation) -> Span {
         let span = tracing::info_span!(
             spans::DECODE_RUN,
-            instance = %self.life.instance.path,
+            instance = %self.parts.life.instance.path,
             { attributes::INPUT_TOKENS } = generation.tokens.len(),
             { attributes::CACHED_TOKENS } = Empty,
             { attributes::OUTPUT_TOKENS } = Empty,
@@ -184,13 +106,13 @@ impl Server {
         generation: Generation,
     ) -> Result<FirstToken, RequestError> {
         let (first_page, end_page) = relay.reserved().await?;
-        let fabric = &self.life.host.fabric;
+        let fabric = &self.parts.life.host.fabric;
         let ticket = Ticket {
             id: fabric.entropy.ticket_id(),
-            owner: self.life.instance,
+            owner: self.parts.life.instance,
             first_page,
             end_page,
-            layout: self.engine.info().layout,
+            layout: self.parts.engine.info().layout,
             deadline: header.deadline,
         };
         // Our end of the ticket closes with `inbox`, however this ends; a page that comes later is refused.
@@ -200,7 +122,7 @@ impl Server {
             .map_err(|error| lost(&error))?;
         let span = tracing::info_span!(
             spans::KV_TRANSFER,
-            instance = %self.life.instance.path,
+            instance = %self.parts.life.instance.path,
             from = %prefill.path,
             { attributes::KV_PAGES } = end_page - first_page,
             { attributes::KV_BYTES } = Empty,

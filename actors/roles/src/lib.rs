@@ -28,15 +28,20 @@ mod tokenizer;
 mod worker;
 
 pub use cache::CacheSpec;
-pub use decode::DecodeSpec;
+pub use decode::Decode;
 pub use frontend::ClusterFrontend;
 pub use host::Host;
 pub use peers::Peers;
-pub use prefill::PrefillSpec;
+pub use prefill::Prefiller;
 pub use protocol::{GenerateProtocol, PrefillProtocol, TextProtocol};
 pub use restart::Policy as RestartPolicy;
 pub use router::RouterSpec;
 pub use status::{Board, Exit, Instance, State};
 pub use supervisor::{ExitNote, Life, RoleSpec, Supervisor};
 pub use tokenizer::{TextModel, TokenizerSpec};
-pub use worker::WorkerSettings;
+pub use worker::{WorkerParts, WorkerRole, WorkerSettings, WorkerSpec};
+
+/// How to start a decode instance.
+pub type DecodeSpec = WorkerSpec<Decode>;
+/// How to start a prefill instance.
+pub type PrefillSpec = WorkerSpec<Prefiller>;

@@ -3,119 +3,43 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use cluster_engine::{Event, JobKind};
-use cluster_fabric::{Credits, Request, Sink};
-use cluster_messages::{ActorPath, ErrorKind, Header, Prefill, PrefillFrame, RequestError, TokenOut};
+use cluster_fabric::{Request, Sink};
+use cluster_messages::{ErrorKind, Header, Prefill, PrefillFrame, RequestError, TokenOut};
 use cluster_telemetry::{
     names::{attributes, spans},
     set_parent,
 };
 use cluster_transfer::{Proof, Pusher};
-use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
 use tracing::{Instrument, Span, field::Empty};
 
 use crate::{
-    engine_host::{EngineHandle, RunningJob},
+    engine_host::RunningJob,
     protocol::PrefillProtocol,
-    service::Service,
-    supervisor::{Life, RoleSpec},
-    worker::{Tier, Worker, WorkerMessage, WorkerSettings, on_message},
+    worker::{WorkerParts, WorkerRole},
 };
 
-/// How to start a prefill instance.
-pub struct PrefillSpec {
-    /// Its name.
-    pub path: ActorPath,
-    /// How to run it.
-    pub settings: WorkerSettings,
-}
+/// One life of a prefill instance.
+pub struct Prefiller(WorkerParts);
 
-#[async_trait]
-impl RoleSpec for PrefillSpec {
-    fn path(&self) -> ActorPath {
-        self.path
+impl WorkerRole for Prefiller {
+    type Protocol = PrefillProtocol;
+
+    fn new(parts: WorkerParts) -> Result<Self, String> {
+        Ok(Self(parts))
     }
 
-    async fn spawn(&self, life: Life) -> Result<ActorCell, String> {
-        let supervisor = life.supervisor.clone();
-        let started = Actor::spawn_linked(None, PrefillActor { life }, self.settings.clone(), supervisor).await;
-        started
-            .map(|(actor, _)| actor.get_cell())
-            .map_err(|error| error.to_string())
-    }
-}
-
-struct PrefillActor {
-    life: Life,
-}
-
-struct PrefillState {
-    _service: Service,
-    _worker: Worker,
-}
-
-impl Actor for PrefillActor {
-    type Msg = WorkerMessage;
-    type State = PrefillState;
-    type Arguments = WorkerSettings;
-
-    async fn pre_start(
-        &self,
-        myself: ActorRef<WorkerMessage>,
-        settings: WorkerSettings,
-    ) -> Result<PrefillState, ActorProcessingErr> {
-        let mut service = None;
-        let credits = Credits::new(settings.engine.running_max + settings.engine.waiting_max, 1000);
-        let open_door = |engine: &EngineHandle, tier: Option<&Tier>| {
-            let server = Arc::new(Server {
-                life: self.life.clone(),
-                engine: engine.clone(),
-                tier: tier.cloned(),
-            });
-            let handler = move |request| server.clone().serve(request);
-            let streams = &self.life.host.fabric.streams;
-            service = Some(Service::start::<PrefillProtocol, _, _>(
-                streams,
-                self.life.instance,
-                credits,
-                handler,
-            )?);
-            Ok(())
-        };
-        let _worker = Worker::start(&self.life, &settings, &myself, open_door).await?;
-        let _service = service.expect("a worker that started has opened its door");
-        Ok(PrefillState { _service, _worker })
-    }
-
-    async fn handle(
-        &self,
-        _: ActorRef<WorkerMessage>,
-        message: WorkerMessage,
-        _: &mut PrefillState,
-    ) -> Result<(), ActorProcessingErr> {
-        on_message(&self.life, message)
-    }
-}
-
-struct Server {
-    life: Life,
-    engine: EngineHandle,
-    tier: Option<Tier>,
-}
-
-impl Server {
     async fn serve(self: Arc<Self>, request: Request<PrefillProtocol>) {
         let Request { header, open, respond } = request;
         let Prefill { generation, ticket, .. } = open;
         let (first_page, end_page) = (ticket.first_page, ticket.end_page);
-        let pusher = match self.life.host.transfer.start(ticket, self.engine.info().layout) {
+        let pusher = match self.0.life.host.transfer.start(ticket, self.0.engine.info().layout) {
             Ok(pusher) => pusher,
             Err(error) => return respond.refuse(RequestError::new(ErrorKind::Internal, error.to_string())),
         };
         let span = self.span(&header, generation.tokens.len());
         let kind = JobKind::Prefill { first_page, end_page };
-        let job = match self.engine.submit(generation, kind).await {
+        let job = match self.0.engine.submit(generation, kind).await {
             Ok(job) => job,
             Err(error) => return respond.refuse(error),
         };
@@ -132,11 +56,13 @@ impl Server {
         };
         run.sink.finish(result);
     }
+}
 
+impl Prefiller {
     fn span(&self, header: &Header, tokens: usize) -> Span {
         let span = tracing::info_span!(
             spans::PREFILL_RUN,
-            instance = %self.life.instance.path,
+            instance = %self.0.life.instance.path,
             { attributes::INPUT_TOKENS } = tokens,
             { attributes::CACHED_TOKENS } = Empty,
         );
@@ -147,7 +73,7 @@ impl Server {
 
 /// One prompt on its way.
 struct Run<'a> {
-    server: &'a Server,
+    server: &'a Prefiller,
     job: RunningJob,
     sink: Sink<PrefillFrame>,
 }
@@ -159,7 +85,7 @@ impl Run<'_> {
                 Event::Page { page, bytes, .. } => pusher.push(page, bytes).await.map_err(|error| lost(&error))?,
                 Event::Prompt { logprobs, .. } => self.send(PrefillFrame::Prompt(logprobs)).await?,
                 Event::Lookup { hashes, .. } => {
-                    let found = match &self.server.tier {
+                    let found = match &self.server.0.tier {
                         Some(tier) => tier.fetch(hashes).await,
                         None => Vec::new(),
                     };

@@ -17,7 +17,7 @@ use tracing::field::Empty;
 use crate::{
     host::{Host, Registered},
     subjects,
-    supervisor::{Life, RoleSpec},
+    supervisor::{Life, RoleSpec, spawn_linked},
 };
 
 /// Events that may wait for the router; when more do, the newest are lost, which the sequence numbers show.
@@ -70,10 +70,7 @@ impl RoleSpec for RouterSpec {
 
     async fn spawn(&self, life: Life) -> Result<ActorCell, String> {
         let supervisor = life.supervisor.clone();
-        let started = Actor::spawn_linked(None, RouterActor { life }, self.policy, supervisor).await;
-        started
-            .map(|(actor, _)| actor.get_cell())
-            .map_err(|error| error.to_string())
+        spawn_linked(RouterActor { life }, self.policy, supervisor).await
     }
 }
 

@@ -84,6 +84,18 @@ pub(crate) enum Message {
     StopAll(tokio::sync::oneshot::Sender<()>),
 }
 
+/// Starts `actor` under `supervisor`; returns when its `pre_start` has succeeded.
+pub(crate) async fn spawn_linked<A: Actor>(
+    actor: A,
+    arguments: A::Arguments,
+    supervisor: ActorCell,
+) -> Result<ActorCell, String> {
+    let started = Actor::spawn_linked(None, actor, arguments, supervisor).await;
+    started
+        .map(|(actor, _)| actor.get_cell())
+        .map_err(|error| error.to_string())
+}
+
 struct Child {
     spec: Arc<dyn RoleSpec>,
     history: History,

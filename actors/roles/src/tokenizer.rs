@@ -27,7 +27,7 @@ use crate::{
     host::{Host, Registered},
     protocol::TextProtocol,
     service::Service,
-    supervisor::{Life, RoleSpec},
+    supervisor::{Life, RoleSpec, spawn_linked},
 };
 
 mod attempt;
@@ -66,10 +66,7 @@ impl RoleSpec for TokenizerSpec {
             model: self.model.clone(),
         });
         let arguments = (shared, self.requests_max);
-        let started = Actor::spawn_linked(None, TokenizerActor, arguments, life.supervisor).await;
-        started
-            .map(|(actor, _)| actor.get_cell())
-            .map_err(|error| error.to_string())
+        spawn_linked(TokenizerActor, arguments, life.supervisor).await
     }
 }
 

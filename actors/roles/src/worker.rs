@@ -1,24 +1,27 @@
 //! What decode and prefill instances have in common: an engine on its thread, the publication of what it holds and how
 //! busy it is, and the traffic with the cache tier.
 
-use std::time::Duration;
+use std::{future::Future, marker::PhantomData, sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use cluster_engine::{Config, ModelFactory};
-use cluster_fabric::Message;
+use cluster_fabric::{Credits, Message, Request, StreamProtocol};
 use cluster_messages::{
-    BlockHash, CachedPage, Capacity, Fetch, Fingerprint, KvEvent, KvEventKind, LoadReport, Role, Store,
+    ActorPath, BlockHash, CachedPage, Capacity, Fetch, Fingerprint, KvEvent, KvEventKind, LoadReport, Registration,
+    Role, Store,
 };
-use ractor::ActorRef;
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
 use tokio::{sync::mpsc, task::AbortHandle};
 
 use crate::{
     engine_host::{EngineHandle, EngineOutputs},
     host::{Host, Registered},
     peers::Peers,
+    service::Service,
     status::Exit,
     subjects,
-    supervisor::Life,
+    supervisor::{Life, RoleSpec, spawn_linked},
 };
 
 /// Load is reported this often, and at once when asked: a router that hears nothing for a few of these suspects the instance.
@@ -29,6 +32,8 @@ const HASHES_PER_EVENT: usize = 2000;
 const PAGES_PER_OFFER: usize = 32;
 /// How long a job waits for a lower tier: longer than a copy takes, shorter than computing the pages again.
 const FETCH_MAX: Duration = Duration::from_millis(250);
+/// When a client that found every place taken should come back.
+const RETRY_AFTER_MS: u32 = 1000;
 
 /// How to run a worker.
 #[derive(Clone)]
@@ -43,14 +48,98 @@ pub struct WorkerSettings {
     pub factory: ModelFactory,
 }
 
+/// What the two kinds of worker do with a request.
+pub trait WorkerRole: Sized + Send + Sync + 'static {
+    /// What is asked of them.
+    type Protocol: StreamProtocol + Send;
+
+    /// One life of it.
+    fn new(parts: WorkerParts) -> Result<Self, String>;
+
+    /// Serves one request to its end.
+    fn serve(self: Arc<Self>, request: Request<Self::Protocol>) -> impl Future<Output = ()> + Send;
+}
+
+/// What one life of a worker works with.
+pub struct WorkerParts {
+    pub(crate) life: Life,
+    pub(crate) engine: EngineHandle,
+    pub(crate) tier: Option<Tier>,
+}
+
+/// How to start a worker.
+pub struct WorkerSpec<R> {
+    path: ActorPath,
+    settings: WorkerSettings,
+    role: PhantomData<fn() -> R>,
+}
+
+impl<R> WorkerSpec<R> {
+    /// The worker called `path`.
+    pub fn new(path: ActorPath, settings: WorkerSettings) -> Self {
+        Self {
+            path,
+            settings,
+            role: PhantomData,
+        }
+    }
+}
+
+#[async_trait]
+impl<R: WorkerRole> RoleSpec for WorkerSpec<R> {
+    fn path(&self) -> ActorPath {
+        self.path
+    }
+
+    async fn spawn(&self, life: Life) -> Result<ActorCell, String> {
+        let actor = WorkerActor::<R> {
+            life: life.clone(),
+            role: PhantomData,
+        };
+        spawn_linked(actor, self.settings.clone(), life.supervisor).await
+    }
+}
+
+struct WorkerActor<R> {
+    life: Life,
+    role: PhantomData<fn() -> R>,
+}
+
 /// What a worker's actor is told.
 pub(crate) enum WorkerMessage {
     /// The engine's thread ended.
     EngineEnded(String),
 }
 
+impl<R: WorkerRole> Actor for WorkerActor<R> {
+    type Msg = WorkerMessage;
+    type State = Worker;
+    type Arguments = WorkerSettings;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<WorkerMessage>,
+        settings: WorkerSettings,
+    ) -> Result<Worker, ActorProcessingErr> {
+        Ok(Worker::start::<R>(&self.life, &settings, &myself).await?)
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<WorkerMessage>,
+        message: WorkerMessage,
+        _: &mut Worker,
+    ) -> Result<(), ActorProcessingErr> {
+        // The engine's death is the actor's.
+        let WorkerMessage::EngineEnded(reason) = message;
+        self.life.exit.leave(Exit::EngineLost(reason.clone()));
+        Err(reason.into())
+    }
+}
+
 /// A running worker. Dropping it ends everything it started.
 pub(crate) struct Worker {
+    _service: Service,
     _registered: Registered,
     _tasks: Tasks,
 }
@@ -67,75 +156,98 @@ impl Drop for Tasks {
 }
 
 impl Worker {
-    /// Builds the model, starts the engine and everything around it; `open_door` starts to serve requests before the
-    /// registration is published, so that nobody is sent to a closed door.
-    pub(crate) async fn start(
+    /// Builds the model, starts the engine and everything around it, opens the door, and last of all registers: nobody is
+    /// sent to a closed door.
+    async fn start<R: WorkerRole>(
         life: &Life,
         settings: &WorkerSettings,
         myself: &ActorRef<WorkerMessage>,
-        open_door: impl FnOnce(&EngineHandle, Option<&Tier>) -> Result<(), String>,
     ) -> Result<Self, String> {
         let (host, instance) = (&life.host, life.instance);
-        let name = instance.path.to_string();
         let clock = host.fabric.clock.clone();
-        let started = EngineHandle::start(name, settings.factory.clone(), settings.engine.clone(), clock).await;
-        let (
-            engine,
-            EngineOutputs {
-                changes,
-                evicted,
-                ended,
+        let started = EngineHandle::start(
+            instance.path.to_string(),
+            settings.factory.clone(),
+            settings.engine,
+            clock,
+        );
+        let (engine, outputs) = started.await.map_err(|error| error.to_string())?;
+        let layout = engine.info().layout;
+        let tier = settings.engine.tier.then(|| Tier {
+            peers: host.peers.clone(),
+            layout,
+        });
+        let role = R::new(WorkerParts {
+            life: life.clone(),
+            engine: engine.clone(),
+            tier: tier.clone(),
+        })?;
+        let role = Arc::new(role);
+        let credits = Credits::new(settings.requests_max(), RETRY_AFTER_MS);
+        let handler = move |request| role.clone().serve(request);
+        let service = Service::start::<R::Protocol, _, _>(&host.fabric.streams, instance, credits, handler)?;
+        let tasks = Tasks::start(life, &engine, outputs, tier, myself.clone());
+        let registered = host.register(settings.registration(life, &engine)).await?;
+        engine.request_snapshot();
+        Ok(Self {
+            _service: service,
+            _registered: registered,
+            _tasks: tasks,
+        })
+    }
+}
+
+impl WorkerSettings {
+    /// Requests inside at once, running and waiting.
+    fn requests_max(&self) -> u32 {
+        self.engine.running_max + self.engine.waiting_max
+    }
+
+    fn registration(&self, life: &Life, engine: &EngineHandle) -> Registration {
+        Registration {
+            model: engine.info().fingerprint,
+            layout: engine.info().layout,
+            capacity: Capacity {
+                requests: self.requests_max(),
+                blocks: self.engine.blocks,
+                block_tokens: self.engine.block_tokens,
+                context: engine.info().context,
             },
-        ) = started.map_err(|error| error.to_string())?;
-        let tier = match settings.engine.tier {
-            true => Some(Tier {
-                peers: host.peers.clone(),
-                layout: engine.info().layout,
-            }),
-            false => None,
-        };
-        open_door(&engine, tier.as_ref())?;
-        let actor = myself.clone();
+            folds: self.folds.clone(),
+            needs: self.needs.clone(),
+            ..life.host.registration(life.instance)
+        }
+    }
+}
+
+impl Tasks {
+    fn start(
+        life: &Life,
+        engine: &EngineHandle,
+        outputs: EngineOutputs,
+        tier: Option<Tier>,
+        actor: ActorRef<WorkerMessage>,
+    ) -> Self {
+        let EngineOutputs {
+            changes,
+            evicted,
+            ended,
+        } = outputs;
         let watch_end = async move {
             if let Ok(reason) = ended.await {
                 // A stopped actor no longer cares.
                 let _gone = actor.cast(WorkerMessage::EngineEnded(reason));
             }
         };
-        let mut tasks = Tasks(vec![
+        let mut tasks = vec![
             tokio::spawn(watch_end).abort_handle(),
             tokio::spawn(publish_changes(life.clone(), changes)).abort_handle(),
             tokio::spawn(report_load(life.clone(), engine.clone())).abort_handle(),
             tokio::spawn(answer_snapshots(life.clone(), engine.clone())).abort_handle(),
-        ]);
-        if let Some(tier) = tier.clone() {
-            tasks.0.push(tokio::spawn(tier.keep(evicted)).abort_handle());
-        }
-        let mut registration = host.registration(instance);
-        registration.model = engine.info().fingerprint;
-        registration.layout = engine.info().layout;
-        registration.capacity = Capacity {
-            requests: settings.engine.running_max + settings.engine.waiting_max,
-            blocks: settings.engine.blocks,
-            block_tokens: settings.engine.block_tokens,
-            context: engine.info().context,
-        };
-        registration.folds = settings.folds.clone();
-        registration.needs = settings.needs.clone();
-        let _registered = host.register(registration).await?;
-        engine.request_snapshot();
-        Ok(Self {
-            _registered,
-            _tasks: tasks,
-        })
+        ];
+        tasks.extend(tier.map(|tier| tokio::spawn(tier.keep(evicted)).abort_handle()));
+        Self(tasks)
     }
-}
-
-/// What the actor does about a message: the engine's death is the actor's.
-pub(crate) fn on_message(life: &Life, message: WorkerMessage) -> Result<(), ractor::ActorProcessingErr> {
-    let WorkerMessage::EngineEnded(reason) = message;
-    life.exit.leave(Exit::EngineLost(reason.clone()));
-    Err(reason.into())
 }
 
 /// Numbers the engine's changes and publishes them.

@@ -8,6 +8,7 @@
 //! This is where models meet roles: below, workers do not know actors and actors do not know weights.
 #![warn(missing_docs)]
 
+mod bench;
 mod control;
 mod doors;
 mod events;
@@ -19,7 +20,8 @@ mod script;
 mod specs;
 mod start;
 
+pub use bench::{BenchError, BenchOptions, Measured, bench};
 pub use inventory::local as local_inventory;
 pub use model::{ModelError, ModelLocation, ServedModel};
-pub use running::Running;
+pub use running::{End, Running};
 pub use start::{Options, StartError, plan_for, start};

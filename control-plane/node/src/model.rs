@@ -109,6 +109,11 @@ impl ServedModel {
         }
     }
 
+    /// Builds instances that compute with `threads` threads each. They share the weights.
+    pub(crate) fn factory(&self, threads: u32) -> ModelFactory {
+        self.source.factory(threads)
+    }
+
     /// The model as workers see it, and as the tokenizer of `plan` sees it.
     pub(crate) fn into_parts(self, plan: &Plan) -> (Factories, TextModel) {
         let block_tokens = plan.instances.iter().find_map(|instance| match &instance.settings {
@@ -131,7 +136,13 @@ pub(crate) struct Factories(Source);
 impl Factories {
     /// Builds instances that compute with `threads` threads each. They share the weights.
     pub(crate) fn of_threads(&self, threads: u32) -> ModelFactory {
-        match &self.0 {
+        self.0.factory(threads)
+    }
+}
+
+impl Source {
+    fn factory(&self, threads: u32) -> ModelFactory {
+        match self {
             Source::Weights(loaded) => loaded.factory(threads as usize),
             Source::Own(factory) => factory.clone(),
         }

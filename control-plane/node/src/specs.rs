@@ -51,8 +51,8 @@ fn of_instance(
                 factory: model.of_threads(instance.threads),
             };
             match path.role {
-                Role::Prefill => Arc::new(PrefillSpec { path, settings }),
-                Role::Decode => Arc::new(DecodeSpec { path, settings }),
+                Role::Prefill => Arc::new(PrefillSpec::new(path, settings)),
+                Role::Decode => Arc::new(DecodeSpec::new(path, settings)),
                 _ => return None,
             }
         }

@@ -1,1 +1,207 @@
+use cluster_messages::{
+    ChatMessage, ChatPrompt, Content, Deadline, Fingerprint, RequestId, Sampling, TokenLogprobs, TokenOut,
+};
+use cluster_text::{GgufVocabulary, Tokenizer, TokenizerSource};
 
+use super::*;
+
+const EOS: u32 = 256;
+const TEMPLATE: &str = "{% for message in messages %}<|user|>{{ message.content }}<|end|>{% endfor %}";
+
+/// A byte is a token; the context holds 16.
+fn model() -> TextModel {
+    let source = TokenizerSource::Vocabulary(GgufVocabulary::of_bytes(&["<|end|>", "<|user|>"], TEMPLATE));
+    let tokenizer = Tokenizer::new(source).unwrap();
+    TextModel {
+        tokenizer,
+        context: 16,
+        fingerprint: Fingerprint(1),
+        block_tokens: 4,
+    }
+}
+
+fn request(input: TextInput) -> TextRequest {
+    TextRequest {
+        header: Header {
+            request: RequestId(1),
+            deadline: Deadline(u64::MAX),
+            trace: TraceContext::default(),
+        },
+        model: "m".into(),
+        input,
+        sampling: Sampling::default(),
+        max_tokens: None,
+        min_tokens: 0,
+        stop: Vec::new(),
+        stop_token_ids: Vec::new(),
+        ignore_eos: false,
+        choices: 1,
+        logprobs: None,
+        echo: false,
+        cache_salt: String::new(),
+        priority: 0,
+    }
+}
+
+fn text(len: usize) -> TextRequest {
+    request(TextInput::Text("x".repeat(len)))
+}
+
+fn token(id: u8) -> TokenOut {
+    TokenOut {
+        id: id.into(),
+        logprobs: None,
+    }
+}
+
+#[test]
+fn the_edge_of_the_context_is_exact() {
+    let room = |len, max_tokens| {
+        model()
+            .prepare(
+                TextRequest {
+                    max_tokens,
+                    ..text(len)
+                },
+                0,
+            )
+            .map(|prepared| prepared.max_tokens)
+    };
+    assert_eq!(room(15, Some(1)).unwrap(), 1);
+    assert_eq!(room(10, Some(100)).unwrap(), 6, "the limit is an upper bound");
+    assert_eq!(room(10, None).unwrap(), 6);
+    let error = room(16, Some(1)).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::ContextLength);
+    assert!(
+        error.message.contains("16 tokens") && error.message.contains("holds 16"),
+        "{}",
+        error.message
+    );
+}
+
+#[test]
+fn ids_outside_the_vocabulary_are_refused_by_field() {
+    let param = |request| model().prepare(request, 0).unwrap_err().param.unwrap();
+    assert_eq!(
+        param(TextRequest {
+            stop_token_ids: vec![258],
+            ..text(1)
+        }),
+        "stop_token_ids"
+    );
+    let sampling = Sampling {
+        logit_bias: vec![(99_999_999, 1.0)],
+        ..Sampling::default()
+    };
+    assert_eq!(param(TextRequest { sampling, ..text(1) }), "logit_bias");
+    assert_eq!(param(request(TextInput::Tokens(vec![0, 258]))), "prompt");
+    assert_eq!(param(request(TextInput::Tokens(Vec::new()))), "prompt");
+}
+
+#[test]
+fn blocks_are_those_of_the_engine_and_control_tokens_stay_structure() {
+    let content = Some(Content::Text("a<|end|>".into()));
+    let message = ChatMessage {
+        role: "user".into(),
+        content,
+        ..ChatMessage::default()
+    };
+    let chat = TextInput::Chat(ChatPrompt {
+        messages: vec![message],
+        ..ChatPrompt::default()
+    });
+    let prepared = model().prepare(request(chat), 0).unwrap();
+    assert_eq!(
+        prepared.prompt.iter().filter(|id| **id >= EOS).count(),
+        2,
+        "{:?}",
+        prepared.prompt
+    );
+    assert_eq!(prepared.stop_tokens, [EOS]);
+    let root = cluster_messages::blocks::root(Fingerprint(1), "");
+    assert_eq!(
+        prepared.blocks,
+        cluster_messages::blocks::chain(root, &prepared.prompt, 4)
+    );
+}
+
+#[test]
+fn a_moved_generation_carries_what_was_sent_and_scores_the_prompt_once() {
+    let request = TextRequest {
+        echo: true,
+        logprobs: Some(1),
+        choices: 2,
+        ..text(3)
+    };
+    let prepared = model().prepare(request, 0).unwrap();
+    let first = prepared.generation(0, &[]);
+    assert_eq!(
+        (first.tokens.len(), first.prompt_len, first.prompt_logprobs),
+        (3, 3, Some(1))
+    );
+    let moved = prepared.generation(0, &[7, 8]);
+    assert_eq!(
+        (moved.tokens.len(), moved.prompt_len, moved.prompt_logprobs),
+        (5, 3, None)
+    );
+    assert_eq!(moved.sampling.seed, first.sampling.seed);
+    assert_ne!(prepared.generation(1, &[]).sampling.seed, first.sampling.seed);
+}
+
+/// Everything a choice says about `tokens`, arriving `step` at a time, with the end that the model gives it.
+fn said(tokens: &[TokenOut], step: usize, stops: &[&str]) -> (String, bool, usize) {
+    let model = model();
+    let stops: Vec<String> = stops.iter().map(ToString::to_string).collect();
+    let mut choice = Choice::new(0, &model.tokenizer, &stops, &[EOS]);
+    let (mut text, mut stopped, mut entries) = (String::new(), false, 0);
+    let mut take = |frame: Option<TextFrame>| {
+        if let Some(TextFrame::Delta {
+            text: more, logprobs, ..
+        }) = frame
+        {
+            text.push_str(&more);
+            entries += logprobs.len();
+        }
+    };
+    for part in tokens.chunks(step) {
+        let progress = choice.push(part.to_vec());
+        take(progress.delta);
+        if progress.stopped {
+            stopped = true;
+            break;
+        }
+    }
+    choice.finish(FinishReason::Stop, stopped).into_iter().for_each(&mut take);
+    (text, stopped, entries)
+}
+
+#[test]
+fn stop_strings_are_found_and_held_text_is_released_however_tokens_arrive() {
+    let tokens: Vec<_> = "The quick brown fo".bytes().map(token).collect();
+    for step in 1..tokens.len() {
+        assert_eq!(
+            said(&tokens, step, &["own fox"]),
+            ("The quick brown fo".into(), false, 0)
+        );
+        assert_eq!(said(&tokens, step, &["ick b", "zzz"]), ("The qu".into(), true, 0));
+    }
+}
+
+#[test]
+fn the_end_token_is_no_text_and_every_other_token_has_its_entry() {
+    let logprobs = Some(Box::new(TokenLogprobs {
+        chosen: -0.5,
+        top: vec![(65, -0.5)],
+    }));
+    let mut tokens: Vec<_> = "né"
+        .bytes()
+        .map(|byte| TokenOut {
+            id: byte.into(),
+            logprobs: logprobs.clone(),
+        })
+        .collect();
+    tokens.push(TokenOut { id: EOS, logprobs });
+    for step in 1..=tokens.len() {
+        assert_eq!(said(&tokens, step, &[]), ("né".into(), false, 3));
+    }
+}
