@@ -2,10 +2,12 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{chat, check, down, pull, schema, status, trace};
+use crate::commands::{chat, check, down, plan, pull, schema, status, trace, up};
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 failed, 2 wrong input (command line, topology or model file).
+Variables: CLUSTER_LOG chooses the log lines of 'up' (such as info,cluster_gateway=debug), OTEL_EXPORTER_OTLP_ENDPOINT sends
+its spans to a collector, HF_ENDPOINT and HF_TOKEN reach another hub, CLUSTER_API_KEY is the key of 'chat'.
 Folders: models are kept in $CLUSTER_CACHE (or $XDG_CACHE_HOME/cluster, ~/.cache/cluster), what is known about running
 clusters in $XDG_STATE_HOME/cluster (or ~/.local/state/cluster).";
 
@@ -19,11 +21,13 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
+    Up(up::Arguments),
     Down(down::Arguments),
     Status(status::Arguments),
-    Check(check::Arguments),
-    Pull(pull::Arguments),
-    Trace(trace::Arguments),
     Chat(chat::Arguments),
+    Trace(trace::Arguments),
+    Check(check::Arguments),
+    Plan(plan::Arguments),
+    Pull(pull::Arguments),
     Schema(schema::Arguments),
 }

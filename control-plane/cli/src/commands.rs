@@ -4,11 +4,13 @@
 pub(crate) mod chat;
 pub(crate) mod check;
 pub(crate) mod down;
+pub(crate) mod plan;
 pub(crate) mod pull;
 pub(crate) mod schema;
 pub(crate) mod status;
 mod target;
 pub(crate) mod trace;
+pub(crate) mod up;
 
 use std::{
     future::Future,
@@ -24,6 +26,8 @@ pub(crate) fn run(command: Command, environment: &Environment) -> Result<(), Fai
     match command {
         Command::Down(arguments) => block_on(down::run(arguments, environment, out))?,
         Command::Status(arguments) => block_on(status::run(arguments, environment, out))?,
+        Command::Up(arguments) => up::run(&arguments, environment, out),
+        Command::Plan(arguments) => plan::run(&arguments, environment, out),
         Command::Check(arguments) => check::run(&arguments, out),
         Command::Pull(arguments) => pull::run(&arguments, environment, out),
         Command::Trace(arguments) => block_on(trace::run(arguments, environment, out))?,

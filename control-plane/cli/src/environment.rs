@@ -13,6 +13,10 @@ pub(crate) struct Environment {
     pub(crate) cache: PathBuf,
     /// Where running clusters leave their addresses.
     pub(crate) state: PathBuf,
+    /// Which log lines `up` writes.
+    pub(crate) log_filter: String,
+    /// Where `up` sends its spans.
+    pub(crate) otlp_endpoint: Option<String>,
     /// Sent by `chat` to the endpoint.
     pub(crate) api_key: Option<String>,
     /// How to reach Hugging Face.
@@ -51,6 +55,8 @@ impl Environment {
         Ok(Self {
             cache,
             state,
+            log_filter: text("CLUSTER_LOG").unwrap_or_else(|| "warn,cluster=info,cluster_gateway=warn".into()),
+            otlp_endpoint: text("OTEL_EXPORTER_OTLP_ENDPOINT"),
             api_key: text("CLUSTER_API_KEY"),
             hf,
         })

@@ -1,4 +1,4 @@
-//! From a model file to the artifact the store can fetch.
+//! From what a topology says of its model to files on this machine.
 
 use std::{
     io::{self, IsTerminal},
@@ -6,7 +6,8 @@ use std::{
 };
 
 use cluster_artifacts::{Artifact, Bar, Lines, Progress, Sha256Digest, Source, Store};
-use cluster_topologies::{ModelFile, Sha256, Source as Declared};
+use cluster_node::ModelLocation;
+use cluster_topologies::{ModelFile, ModelOrigin, Sha256, Source as Declared};
 
 use crate::failure::Failure;
 
@@ -53,4 +54,24 @@ pub(crate) fn ensure(store: &Store, model: &ModelFile) -> Result<PathBuf, Failur
         Box::new(Lines::new(io::stderr()))
     };
     Ok(store.ensure(&artifact(model), progress.as_ref())?)
+}
+
+/// Where the model lies, once it is there. Relative paths start from `folder`, the topology's.
+pub(crate) fn locate(origin: &ModelOrigin, folder: &Path, store: &Store) -> Result<ModelLocation, Failure> {
+    Ok(match origin {
+        ModelOrigin::File(model) => ModelLocation::Weights(ensure(store, model)?),
+        ModelOrigin::Path(path) => ModelLocation::Weights(existing(folder.join(path))?),
+        ModelOrigin::Scripted(file) => ModelLocation::Script(existing(folder.join(file))?),
+        ModelOrigin::Simulated => ModelLocation::Simulated,
+    })
+}
+
+fn existing(path: PathBuf) -> Result<PathBuf, Failure> {
+    if path.exists() {
+        return Ok(path);
+    }
+    Err(Failure::input(format!(
+        "model.source: there is no {}\n  help: paths in a topology start from its own folder",
+        path.display()
+    )))
 }

@@ -66,17 +66,26 @@ impl Runs {
         fs::create_dir_all(&self.folder).map_err(cannot)?;
         let lock = open_lock(&self.path(name, "lock")).map_err(cannot)?;
         if !try_lock_patiently(&lock).map_err(cannot)? {
-            let by = self
-                .read(name)
-                .map_or_else(String::new, |run| format!(" in process {}", run.pid));
-            return Err(Failure::failed(format!(
-                "a cluster '{name}' already runs{by}\n  help: stop it with 'cluster down {name}', or give this one another name"
-            )));
+            return Err(self.taken(name));
         }
         Ok(Claim {
             _lock: lock,
             record: self.path(name, "json"),
         })
+    }
+
+    /// Fails if a cluster of that name runs.
+    pub(crate) fn refuse_second(&self, name: &str) -> Result<(), Failure> {
+        self.find(name).map_or(Ok(()), |_| Err(self.taken(name)))
+    }
+
+    fn taken(&self, name: &str) -> Failure {
+        let by = self
+            .read(name)
+            .map_or_else(String::new, |run| format!(" in process {}", run.pid));
+        Failure::failed(format!(
+            "a cluster '{name}' already runs{by}\n  help: stop it with 'cluster down {name}', or give this one another name"
+        ))
     }
 
     /// The cluster of that name, if it runs.

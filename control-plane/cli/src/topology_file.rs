@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use cluster_topologies::{Catalogue, Document, ModelFile, Resolved, catalogue::shipped_topology};
+use cluster_topologies::{Catalogue, Document, ModelFile, Problem, Resolved, catalogue::shipped_topology, unsupported};
 
 use crate::failure::Failure;
 
@@ -15,6 +15,8 @@ use crate::failure::Failure;
 pub(crate) struct TopologyFile {
     document: Document,
     catalogue: Catalogue,
+    /// Relative paths in the file start from here.
+    pub(crate) folder: PathBuf,
 }
 
 impl TopologyFile {
@@ -31,12 +33,29 @@ impl TopologyFile {
         Ok(Self {
             document: Document::read(&text, &name),
             catalogue,
+            folder,
         })
     }
 
     /// The topology with everything filled in, or all that is wrong.
     pub(crate) fn resolve(&self) -> Result<Resolved, Failure> {
         Ok(self.document.resolve(&self.catalogue)?)
+    }
+
+    /// The same, refusing what can be planned but not brought up by this version.
+    pub(crate) fn resolve_for_start(&self) -> Result<Resolved, Failure> {
+        let resolved = self.resolve()?;
+        let problems = unsupported(self.document.topology()?);
+        if problems.is_empty() {
+            Ok(resolved)
+        } else {
+            Err(self.failure(problems))
+        }
+    }
+
+    /// What was found wrong after the file was read, with line and column.
+    pub(crate) fn failure(&self, problems: Vec<Problem>) -> Failure {
+        self.document.locate(problems).into()
     }
 }
 

@@ -20,7 +20,9 @@ fn every_command_explains_itself_with_an_example() {
         .filter_map(|line| line.strip_prefix("  ")?.split(' ').next())
         .filter(|name| !name.is_empty())
         .collect();
-    for expected in ["down", "status", "check", "pull", "trace", "chat", "schema"] {
+    for expected in [
+        "up", "down", "status", "chat", "trace", "check", "plan", "pull", "schema",
+    ] {
         assert!(names.contains(&expected), "{names:?}");
     }
     for name in names.into_iter().filter(|name| *name != "help") {

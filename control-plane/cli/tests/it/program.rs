@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::Write,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Stdio},
 };
 
@@ -43,9 +43,17 @@ impl Home {
         self.cluster_with_input(arguments, "")
     }
 
+    /// The program in the home folder, with no environment but a home.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let home = self.folder.path();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cluster"));
+        command.args(arguments).current_dir(home).env_clear().env("HOME", home);
+        command
+    }
+
     pub(crate) fn cluster_with_input(&self, arguments: &[&str], input: &str) -> Done {
-        let mut child = command(self.folder.path())
-            .args(arguments)
+        let mut child = self
+            .command(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -60,13 +68,6 @@ impl Home {
             err: String::from_utf8(output.stderr).unwrap(),
         }
     }
-}
-
-/// The program with no environment but a home.
-fn command(home: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cluster"));
-    command.current_dir(home).env_clear().env("HOME", home);
-    command
 }
 
 impl Done {
