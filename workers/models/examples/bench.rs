@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p cluster-models --example bench -- MODEL [--threads 2] [--repeat 3] [--chunk 512] [--exact]
+//!     [--prefill 512,2048] [--batch 1,8,32]
 //! ```
 //! Decoding starts after prompts of 128 tokens and makes 64 tokens per sequence; a figure is the best of the repeats after
 //! one warm-up. Sampling is not included.
@@ -16,8 +17,6 @@ use std::{
 use cluster_engine::{Batch, BlockId, Model, Outputs, SeqId, Slice, Wanted};
 use cluster_models::{Arithmetic, Options, open};
 
-const PREFILLS: [usize; 2] = [512, 2048];
-const BATCHES: [usize; 3] = [1, 8, 32];
 const PROMPT_TOKENS: usize = 128;
 const DECODE_TOKENS: usize = 64;
 
@@ -26,6 +25,8 @@ struct Arguments {
     options: Options,
     repeat: usize,
     chunk: usize,
+    prefills: Vec<usize>,
+    batches: Vec<usize>,
 }
 
 fn arguments() -> Result<Arguments, Box<dyn Error>> {
@@ -35,19 +36,31 @@ fn arguments() -> Result<Arguments, Box<dyn Error>> {
         options: Options::new(2),
         repeat: 3,
         chunk: 512,
+        prefills: vec![512, 2048],
+        batches: vec![1, 8, 32],
     };
     while let Some(word) = given.next() {
-        let mut number =
-            || -> Result<usize, Box<dyn Error>> { Ok(given.next().ok_or("a number is missing")?.parse()?) };
+        let mut numbers = || numbers(&given.next().ok_or("a number is missing")?);
+        let one = |numbers: Vec<usize>| numbers.first().copied().ok_or("a number is missing");
         match word.as_str() {
-            "--threads" => arguments.options.threads = number()?,
-            "--repeat" => arguments.repeat = number()?.max(1),
-            "--chunk" => arguments.chunk = number()?.max(1),
+            "--threads" => arguments.options.threads = one(numbers()?)?,
+            "--repeat" => arguments.repeat = one(numbers()?)?.max(1),
+            "--chunk" => arguments.chunk = one(numbers()?)?.max(1),
+            "--prefill" => arguments.prefills = numbers()?,
+            "--batch" => arguments.batches = numbers()?,
             "--exact" => arguments.options.arithmetic = Arithmetic::Exact,
             path => arguments.model = path.into(),
         }
     }
     Ok(arguments)
+}
+
+/// A list such as `1,8,32`; `none` is the empty one.
+fn numbers(list: &str) -> Result<Vec<usize>, Box<dyn Error>> {
+    if list == "none" {
+        return Ok(Vec::new());
+    }
+    Ok(list.split(',').map(str::parse).collect::<Result<_, _>>()?)
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -56,6 +69,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         options,
         repeat,
         chunk,
+        prefills,
+        batches,
     } = arguments()?;
     let began = Instant::now();
     let loaded = open(&model, options)?;
@@ -65,7 +80,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         loaded.facts, options.threads, options.arithmetic
     );
 
-    for tokens in PREFILLS {
+    for tokens in prefills {
         let mut bench = Bench::new(loaded.model()?, 1, tokens)?;
         let best = best_of(repeat, || bench.prefill(tokens, chunk))?;
         println!(
@@ -73,7 +88,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             tokens as f64 / best.as_secs_f64()
         );
     }
-    for batch in BATCHES {
+    for batch in batches {
         let mut bench = Bench::new(loaded.model()?, batch, PROMPT_TOKENS + DECODE_TOKENS)?;
         let best = best_of(repeat, || bench.decode(batch))?;
         let tokens = batch * DECODE_TOKENS;

@@ -153,6 +153,9 @@ impl Step<'_> {
         self.project(rows, weights);
         self.turn(&spec.attention, weights, key_turns, query_turns);
         self.store(place.kv);
+        if self.scratch.hidden.is_empty() {
+            return;
+        }
         self.attend(&spec.attention, place.kv, rows);
         self.join_attention(weights);
         self.norm(&weights.ffn_norm);
@@ -171,21 +174,15 @@ impl Step<'_> {
     /// Queries, keys and values; together where all rows are needed, because they share their input.
     fn project(&mut self, rows: Rows, weights: &LayerWeights) {
         let LayerWeights { query, key, value, .. } = weights;
-        if rows == Rows::Wanted {
-            let buffers = &mut *self.scratch;
-            let outputs = &mut [(key, &mut buffers.key), (value, &mut buffers.value)];
-            linear(self.cpu, &buffers.normed, outputs);
-            self.keep_wanted();
-            let buffers = &mut *self.scratch;
-            return linear(self.cpu, &buffers.normed, &mut [(query, &mut buffers.query)]);
+        let to = &mut *self.scratch;
+        if rows == Rows::All {
+            let outputs = &mut [(query, &mut to.query), (key, &mut to.key), (value, &mut to.value)];
+            return linear(self.cpu, &to.normed, outputs);
         }
-        let buffers = &mut *self.scratch;
-        let outputs = &mut [
-            (query, &mut buffers.query),
-            (key, &mut buffers.key),
-            (value, &mut buffers.value),
-        ];
-        linear(self.cpu, &buffers.normed, outputs);
+        linear(self.cpu, &to.normed, &mut [(key, &mut to.key), (value, &mut to.value)]);
+        self.keep_wanted();
+        let to = &mut *self.scratch;
+        linear(self.cpu, &to.normed, &mut [(query, &mut to.query)]);
     }
 
     /// Leaves only the wanted rows in the residual stream and its norm.
@@ -313,7 +310,10 @@ fn matmul(cpu: &Cpu, x: &[f32], outputs: &mut [(&Matrix, &mut Vec<f32>)]) {
         out.resize(rows * matrix.rows(), 0.0);
         (*matrix, out.as_mut_slice())
     });
-    cpu.matmul(x, rows, &mut sized.collect::<Vec<_>>());
+    let mut products: Vec<_> = sized.collect();
+    if rows > 0 {
+        cpu.matmul(x, rows, &mut products);
+    }
 }
 
 /// As `matmul`, with biases.
