@@ -32,7 +32,7 @@ use crate::{
 /// How to run a model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Threads of each instance.
+    /// Threads that repack the weights while opening, and of the instance that `Loaded::model` makes.
     pub threads: usize,
     /// How products with quantized weights are computed.
     pub arithmetic: Arithmetic,
@@ -122,7 +122,7 @@ impl Loaded {
         &self.shared.info
     }
 
-    /// Makes an instance.
+    /// Makes an instance with the threads of the options.
     pub fn model(&self) -> Result<Box<dyn Model>, ModelError> {
         instance(&self.shared, self.shared.cpu)
     }
