@@ -71,23 +71,31 @@ impl<F: Format> Kernel for PackedItem<'_, F> {
     #[inline(always)]
     fn run<L: Lanes>(self, l: L) {
         let item = self.0;
-        for panel in item.panels.clone() {
-            let mut token = item.tokens.start;
-            while token < item.tokens.end {
-                let left = item.tokens.end - token;
-                let panels = [packed::<F>(item, panel)];
-                token += if L::TILE >= 8 && left >= 8 {
-                    one_tile::<L, _, 1, 8>(l, item, panel, panels, token)
-                } else if L::TILE >= 8 && left >= 4 {
-                    one_tile::<L, _, 1, 4>(l, item, panel, panels, token)
-                } else if L::TILE >= 2 && left >= 2 {
-                    one_tile::<L, _, 1, 2>(l, item, panel, panels, token)
-                } else {
-                    one_tile::<L, _, 1, 1>(l, item, panel, panels, token)
-                };
-            }
+        let mut token = item.tokens.start;
+        // Tokens outside, panels inside: the rows of a wide output may all lie in one set of the cache, which has room for
+        // the lines of one tile's tokens until the next panels have filled them, not for those of all tokens.
+        while token < item.tokens.end {
+            let left = item.tokens.end - token;
+            token += if L::TILE >= 8 && left >= 8 {
+                packed_tiles::<L, F, 8>(l, item, token)
+            } else if L::TILE >= 8 && left >= 4 {
+                packed_tiles::<L, F, 4>(l, item, token)
+            } else if L::TILE >= 2 && left >= 2 {
+                packed_tiles::<L, F, 2>(l, item, token)
+            } else {
+                packed_tiles::<L, F, 1>(l, item, token)
+            };
         }
     }
+}
+
+/// Some tokens times all panels of an item.
+#[inline(always)]
+fn packed_tiles<L: Lanes, F: Format, const T: usize>(l: L, item: &Item<'_>, token: usize) -> usize {
+    for panel in item.panels.clone() {
+        one_tile::<L, _, 1, T>(l, item, panel, [packed::<F>(item, panel)], token);
+    }
+    T
 }
 
 struct Unpack<'a, F> {
