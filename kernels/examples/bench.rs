@@ -1,6 +1,8 @@
 //! Speed of the kernels next to this machine's own limits, measured in the same run.
 //!
-//! `cargo run --release -p cluster-kernels --example bench [-- THREADS [FILTER]]`
+//! `cargo run --release -p cluster-kernels --example bench [-- THREADS [FILTER [ISA]]]`
+//!
+//! FILTER is part of limits, products, attention or model; ISA is scalar or avx2 where the best is not wanted.
 //!
 //! Prints the best of several rounds: on a shared machine the best is the least disturbed. Limits: reading a buffer with
 //! the same threads (GB/s), and the processor's products without any memory (GFLOP/s).
@@ -10,14 +12,20 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use cluster_kernels::{
-    Arithmetic, Attention, Cpu, CpuOptions, DType, KvDType, KvShape, KvStore, Matrix, RopeStyle, Rotations, Sequence,
+    Arithmetic, Attention, Cpu, CpuOptions, DType, Isa, KvDType, KvShape, KvStore, Matrix, RopeStyle, Rotations,
+    Sequence,
 };
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let threads = arguments.next().and_then(|threads| threads.parse().ok()).unwrap_or(2);
     let filter = arguments.next().unwrap_or_default();
-    let cpu = Cpu::new(CpuOptions { threads, isa: None }).expect("threads can be started");
+    let isa = match arguments.next().as_deref() {
+        Some("scalar") => Some(Isa::Scalar),
+        Some("avx2") => Some(Isa::Avx2),
+        _ => None,
+    };
+    let cpu = Cpu::new(CpuOptions { threads, isa }).expect("threads can be started");
     println!("{:?}, {threads} threads", cpu.isa());
     if "limits".contains(&filter) {
         limits(threads);

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "tiles read through pointers")]
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use super::scratch::Scratch;
 use super::source::{Packed, Source, Unpacked, unpack_panel, unpacked_bytes};
@@ -9,6 +10,10 @@ use super::{Item, tile};
 use crate::cpu::Isa;
 use crate::cpu::lanes::{Kernel, Lanes};
 use crate::matrix::layout::Format;
+
+/// Tokens that go through an item's panels together: enough tiles for a pair of panels to be worth fetching, and few enough
+/// for the output's lines to be finished before the cache drops them.
+const TOGETHER: usize = 32;
 
 /// Up to so many tokens, panels are unpacked in registers for each tile.
 fn few(isa: Isa) -> usize {
@@ -27,36 +32,23 @@ pub(super) fn run<F: Format>(isa: Isa, item: &Item<'_>) {
     }
     let blocks = item.product.matrix.parts().blocks;
     let bytes = blocks * unpacked_bytes(F::GROUPS, F::MINIMUM);
-    let mut scratch = Scratch::take_bytes(2 * bytes);
-    let (first, second) = scratch.bytes().split_at_mut(bytes);
-    for panel in item.panels.clone().step_by(2) {
-        let two = panel + 1 < item.panels.end;
-        isa.run(Unpack {
-            from: packed::<F>(item, panel),
-            blocks,
-            scratch: first,
-        });
-        if two {
-            isa.run(Unpack {
-                from: packed::<F>(item, panel + 1),
-                blocks,
-                scratch: second,
-            });
-        }
-        let panels = if two { &[&*first, &*second][..] } else { &[&*first] };
-        let pair = Pair {
-            item,
-            panel,
-            panels,
-            zero: F::ZERO,
-        };
-        match (F::GROUPS, F::MINIMUM, F::BITS) {
-            (1, true, _) => isa.run(UnpackedItem::<1, true, false>(pair)),
-            (1, false, 8) => isa.run(UnpackedItem::<1, false, true>(pair)),
-            (1, false, _) => isa.run(UnpackedItem::<1, false, false>(pair)),
-            (_, true, _) => isa.run(UnpackedItem::<2, true, false>(pair)),
-            (_, false, _) => isa.run(UnpackedItem::<2, false, false>(pair)),
-        }
+    let mut scratch = Scratch::take_bytes(bytes * item.panels.len());
+    for (panel, scratch) in item.panels.clone().zip(scratch.bytes().chunks_exact_mut(bytes.max(1))) {
+        let from = packed::<F>(item, panel);
+        isa.run(Unpack { from, blocks, scratch });
+    }
+    let panels = Panels {
+        item,
+        scratch: scratch.bytes(),
+        bytes,
+        zero: F::ZERO,
+    };
+    match (F::GROUPS, F::MINIMUM, F::BITS) {
+        (1, true, _) => isa.run(UnpackedItem::<1, true, false>(panels)),
+        (1, false, 8) => isa.run(UnpackedItem::<1, false, true>(panels)),
+        (1, false, _) => isa.run(UnpackedItem::<1, false, false>(panels)),
+        (_, true, _) => isa.run(UnpackedItem::<2, true, false>(panels)),
+        (_, false, _) => isa.run(UnpackedItem::<2, false, false>(panels)),
     }
 }
 
@@ -111,46 +103,65 @@ impl<F: Format> Kernel for Unpack<'_, F> {
     }
 }
 
-/// One or two unpacked panels and the tokens they meet.
+/// An item and all its panels, unpacked.
 #[derive(Clone, Copy)]
-struct Pair<'a> {
+struct Panels<'a> {
     item: &'a Item<'a>,
-    panel: usize,
-    panels: &'a [&'a [u8]],
+    scratch: &'a [u8],
+    /// Of a panel in `scratch`.
+    bytes: usize,
     zero: u8,
 }
 
-struct UnpackedItem<'a, const GROUPS: usize, const MINIMUM: bool, const WIDE: bool>(Pair<'a>);
+impl Panels<'_> {
+    /// Panel `index` of the matrix.
+    #[inline(always)]
+    fn get<const GROUPS: usize, const MINIMUM: bool, const WIDE: bool>(
+        &self,
+        index: usize,
+    ) -> Unpacked<GROUPS, MINIMUM, WIDE> {
+        let place = index - self.item.panels.start;
+        let scratch = &self.scratch[place * self.bytes..(place + 1) * self.bytes];
+        Unpacked::new(scratch, self.item.product.matrix.parts().blocks, self.zero)
+    }
+}
+
+struct UnpackedItem<'a, const GROUPS: usize, const MINIMUM: bool, const WIDE: bool>(Panels<'a>);
 
 impl<const GROUPS: usize, const MINIMUM: bool, const WIDE: bool> Kernel for UnpackedItem<'_, GROUPS, MINIMUM, WIDE> {
     #[inline(always)]
     fn run<L: Lanes>(self, l: L) {
-        let Pair {
-            item,
-            panel,
-            panels,
-            zero,
-        } = self.0;
-        let blocks = item.product.matrix.parts().blocks;
-        let unpacked = |panel: &[u8]| Unpacked::<GROUPS, MINIMUM, WIDE>::new(panel, blocks, zero);
-        if let [first, second] = panels
-            && L::TILE >= 8
-        {
-            return unpacked_tiles(l, item, panel, [unpacked(first), unpacked(second)]);
-        }
-        for (index, scratch) in (panel..).zip(panels) {
-            unpacked_tiles(l, item, index, [unpacked(scratch)]);
+        let item = self.0.item;
+        let mut first = item.tokens.start;
+        while first < item.tokens.end {
+            let tokens = first..(first + TOGETHER).min(item.tokens.end);
+            first = tokens.end;
+            let mut panel = item.panels.start;
+            while L::TILE >= 8 && panel + 2 <= item.panels.end {
+                let pair = [self.0.get::<GROUPS, MINIMUM, WIDE>(panel), self.0.get(panel + 1)];
+                unpacked_tiles(l, item, panel, pair, tokens.clone());
+                panel += 2;
+            }
+            for panel in panel..item.panels.end {
+                let one = [self.0.get::<GROUPS, MINIMUM, WIDE>(panel)];
+                unpacked_tiles(l, item, panel, one, tokens.clone());
+            }
         }
     }
 }
 
-/// All tokens of an item times some panels.
+/// Some tokens of an item times some panels.
 #[inline(always)]
-fn unpacked_tiles<L: Lanes, S: Source, const P: usize>(l: L, item: &Item<'_>, panel: usize, panels: [S; P]) {
-    let mut token = item.tokens.start;
-    while token < item.tokens.end {
-        let left = item.tokens.end - token;
-        token += if P * 4 <= L::TILE && left >= 4 {
+fn unpacked_tiles<L: Lanes, S: Source, const P: usize>(
+    l: L,
+    item: &Item<'_>,
+    panel: usize,
+    panels: [S; P],
+    tokens: Range<usize>,
+) {
+    let mut token = tokens.start;
+    while token < tokens.end {
+        token += if P * 4 <= L::TILE && tokens.end - token >= 4 {
             one_tile::<L, S, P, 4>(l, item, panel, panels, token)
         } else {
             one_tile::<L, S, P, 1>(l, item, panel, panels, token)
