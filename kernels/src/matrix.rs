@@ -17,6 +17,20 @@ pub enum Arithmetic {
     Exact,
     /// Activations rounded to 8 bits in groups of 32, integer products within a group. Several times faster.
     Int8,
+    /// Activations as two 8-bit digits in groups of 32, the second for what the first leaves over: results as good as
+    /// exact ones, for twice the integer products and the same reading of weights.
+    Int16,
+}
+
+impl Arithmetic {
+    /// 8-bit digits of an activation; 0 where activations stay floats.
+    pub(crate) const fn digits(self) -> usize {
+        match self {
+            Arithmetic::Exact => 0,
+            Arithmetic::Int8 => 1,
+            Arithmetic::Int16 => 2,
+        }
+    }
 }
 
 /// A weight `[rows, cols]`: `rows` outputs, `cols` inputs.

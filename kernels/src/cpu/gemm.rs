@@ -5,6 +5,7 @@
 //!   many tokens:  for each run of tokens that fits the L2 cache:
 //!                   unpack some panels to scratch, then tiles of 2 panels x 4 tokens
 //! ```
+//! With two digits, each token counts twice: once with its first digits, once with its second ones, whose sums are added.
 //! A product is cut into items (run of tokens x some panels) that threads take from the pool.
 //!
 //! Cost of one q4_1 panel-block (16 rows x 32 columns): 320 bytes read once, and a token 8 `vpdpbusd` and 3 float
@@ -50,7 +51,9 @@ const ITEM_BYTES: usize = 24 << 10;
 struct Product<'a> {
     matrix: &'a Matrix,
     x: &'a [f32],
+    /// The first digits of all tokens, then the second ones of all.
     lines: &'a [Line],
+    tokens: usize,
     out: Out,
 }
 
@@ -70,6 +73,7 @@ unsafe impl Send for Out {}
 #[derive(Clone)]
 struct Item<'a> {
     product: Product<'a>,
+    /// Times digits: token `t` with two digits is `2t` and `2t + 1`, always in the same item.
     tokens: Range<usize>,
     panels: Range<usize>,
 }
@@ -86,8 +90,9 @@ impl Cpu {
             assert_eq!(out.len(), n * matrix.rows(), "out is [{n}, {}]", matrix.rows());
         }
         let mut lines = Scratch::take_lines();
-        if products.iter().any(|(matrix, _)| wants_lines(matrix)) {
-            quantize_rows(self, x, n, lines.vector());
+        let most = products.iter().map(|(matrix, _)| digits(matrix)).max().unwrap_or(0);
+        if most > 0 {
+            quantize_rows(self, x, n, most, lines.vector());
         }
         let mut items = Vec::new();
         for (matrix, out) in products.iter_mut() {
@@ -100,9 +105,9 @@ impl Cpu {
                     matrix,
                     x,
                     lines: lines.as_slice(),
+                    tokens: n,
                     out,
                 },
-                n,
                 &mut items,
             );
         }
@@ -110,17 +115,22 @@ impl Cpu {
     }
 }
 
-fn wants_lines(matrix: &Matrix) -> bool {
-    matrix.arithmetic() == Arithmetic::Int8 && !matrix.dtype().is_float()
+/// 8-bit digits of an activation in products with `matrix`.
+fn digits(matrix: &Matrix) -> usize {
+    if matrix.dtype().is_float() {
+        0
+    } else {
+        matrix.arithmetic().digits()
+    }
 }
 
 /// Cuts a product into items: runs of tokens, and within them panels.
-fn cut<'a>(product: Product<'a>, n: usize, items: &mut Vec<Item<'a>>) {
-    let (panels, cols) = (product.matrix.panels(), product.matrix.cols());
-    let token_bytes = if wants_lines(product.matrix) {
-        cols / quantize::BLOCK * size_of::<Line>()
-    } else {
-        cols * 4
+fn cut<'a>(product: Product<'a>, items: &mut Vec<Item<'a>>) {
+    let (panels, cols, digits) = (product.matrix.panels(), product.matrix.cols(), digits(product.matrix));
+    let n = product.tokens * digits.max(1);
+    let token_bytes = match digits {
+        0 => cols * 4,
+        _ => cols / quantize::BLOCK * size_of::<Line>(),
     };
     let run = (RUN_BYTES / token_bytes.max(1) / FEW * FEW).clamp(2 * FEW, 256);
     let panels_each = match n {
@@ -138,8 +148,8 @@ fn cut<'a>(product: Product<'a>, n: usize, items: &mut Vec<Item<'a>>) {
     }
 }
 
-/// Rounds `n` rows to 8 bits, row after row.
-fn quantize_rows(cpu: &Cpu, x: &[f32], n: usize, lines: &mut Vec<Line>) {
+/// Rounds `n` rows to one or two digits.
+fn quantize_rows(cpu: &Cpu, x: &[f32], n: usize, digits: usize, lines: &mut Vec<Line>) {
     /// Blocks of an item: some microseconds' work.
     const EACH: usize = 1024;
     let blocks = x.as_chunks::<{ quantize::BLOCK }>().0;
@@ -147,33 +157,40 @@ fn quantize_rows(cpu: &Cpu, x: &[f32], n: usize, lines: &mut Vec<Line>) {
         n == 0 || blocks.len() * quantize::BLOCK == x.len(),
         "quantized rows are whole blocks"
     );
-    lines.resize(blocks.len(), Line::ZERO);
+    lines.resize(blocks.len() * digits, Line::ZERO);
+    let (first, second) = lines.split_at_mut(blocks.len());
     let isa = cpu.isa();
     if blocks.len() <= EACH {
-        return isa.run(QuantizeBlocks { blocks, lines });
+        return isa.run(QuantizeBlocks { blocks, first, second });
     }
-    let jobs: Vec<_> = blocks
-        .chunks(EACH)
-        .zip(lines.chunks_mut(EACH))
-        .map(std::sync::Mutex::new)
-        .collect();
+    // With one digit there are no second ones; every chunk then gets none.
+    let mut seconds = second.chunks_mut(EACH);
+    let firsts = first
+        .chunks_mut(EACH)
+        .map(|first| (first, seconds.next().unwrap_or_default()));
+    let jobs: Vec<_> = blocks.chunks(EACH).zip(firsts).map(std::sync::Mutex::new).collect();
     cpu.pool().for_each(jobs.len(), &|index| {
         let mut job = jobs[index].try_lock().expect("every chunk is taken by one thread");
-        let (blocks, lines) = &mut *job;
-        isa.run(QuantizeBlocks { blocks, lines });
+        let (blocks, (first, second)) = &mut *job;
+        isa.run(QuantizeBlocks { blocks, first, second });
     });
 }
 
 struct QuantizeBlocks<'a> {
     blocks: &'a [[f32; quantize::BLOCK]],
-    lines: &'a mut [Line],
+    first: &'a mut [Line],
+    /// As many, or none.
+    second: &'a mut [Line],
 }
 
 impl Kernel for QuantizeBlocks<'_> {
     #[inline(always)]
     fn run<L: Lanes>(self, _lanes: L) {
-        for (line, block) in self.lines.iter_mut().zip(self.blocks) {
+        for (line, block) in self.first.iter_mut().zip(self.blocks) {
             *line = quantize::quantize(block);
+        }
+        for (second, (first, block)) in self.second.iter_mut().zip(self.first.iter().zip(self.blocks)) {
+            *second = quantize::quantize(&quantize::rest(block, first));
         }
     }
 }
@@ -182,7 +199,9 @@ impl Item<'_> {
     fn run(&self, isa: Isa) {
         let matrix = self.product.matrix;
         match matrix.arithmetic() {
-            Arithmetic::Int8 => with_format!(matrix.dtype(), F => integer::run::<F>(isa, self), float::run(isa, self)),
+            Arithmetic::Int8 | Arithmetic::Int16 => {
+                with_format!(matrix.dtype(), F => integer::run::<F>(isa, self), float::run(isa, self))
+            }
             Arithmetic::Exact => {
                 with_format!(matrix.dtype(), F => float::run_exact::<F>(isa, self), float::run(isa, self))
             }
@@ -193,19 +212,25 @@ impl Item<'_> {
     #[inline(always)]
     fn write<L: Lanes, const P: usize, const T: usize>(&self, l: L, panel: usize, token: usize, sums: [[L::F; T]; P]) {
         let Out { start, rows } = self.product.out;
+        let digits = digits(self.product.matrix).max(1);
         for (panel, sums) in (panel..).zip(sums) {
             let room = rows - panel * PANEL;
             for (token, sum) in (token..).zip(sums) {
-                // SAFETY: row `panel · 16` of `token` is inside the output, and this item alone writes it.
-                let at = unsafe { start.add(token * rows + panel * PANEL) };
+                // SAFETY: row `panel · 16` of the token is inside the output, and this item alone writes it.
+                let at = unsafe { start.add(token / digits * rows + panel * PANEL) };
+                let is_second = token % digits == 1;
                 if room >= LANES {
-                    // SAFETY: at least sixteen rows follow.
-                    unsafe { l.store(at, sum) };
+                    // SAFETY: at least sixteen rows follow, which the first digits have written.
+                    unsafe { l.store(at, if is_second { l.add(l.load(at), sum) } else { sum }) };
                 } else {
                     let mut lanes = [0.0; LANES];
                     // SAFETY: `lanes` has room for sixteen; `room` rows follow in the output.
                     unsafe {
-                        l.store(lanes.as_mut_ptr(), sum);
+                        if is_second {
+                            std::ptr::copy_nonoverlapping(at, lanes.as_mut_ptr(), room);
+                        }
+                        let before = l.load(lanes.as_ptr());
+                        l.store(lanes.as_mut_ptr(), if is_second { l.add(before, sum) } else { sum });
                         std::ptr::copy_nonoverlapping(lanes.as_ptr(), at, room);
                     }
                 }
@@ -215,8 +240,10 @@ impl Item<'_> {
 
     #[inline(always)]
     fn lines(&self, token: usize) -> *const Line {
-        let blocks = self.product.matrix.parts().blocks;
-        self.product.lines[token * blocks..(token + 1) * blocks].as_ptr()
+        let Product { matrix, tokens, .. } = self.product;
+        let (blocks, digits) = (matrix.parts().blocks, digits(matrix));
+        let row = token % digits * tokens + token / digits;
+        self.product.lines[row * blocks..(row + 1) * blocks].as_ptr()
     }
 
     #[inline(always)]

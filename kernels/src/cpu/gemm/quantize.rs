@@ -1,4 +1,4 @@
-//! Activations in 8 bits: a scale per 32 values, and the sums that weight formats with a zero point or a minimum need.
+//! Activations in 8-bit digits: a scale per 32 values, and the sums that weight formats with a zero point or a minimum need.
 
 /// Columns of a line, those of a weight block.
 pub(super) const BLOCK: usize = crate::matrix::layout::BLOCK;
@@ -61,6 +61,12 @@ pub(super) fn quantize(x: &[f32; BLOCK]) -> Line {
     line.totals = [line.scale * line.sums[0] as f32, line.scale * line.sums[1] as f32];
     line.total = line.scale * line.sum as f32;
     line
+}
+
+/// What a line leaves over of the 32 activations it stands for.
+#[inline(always)]
+pub(super) fn rest(x: &[f32; BLOCK], line: &Line) -> [f32; BLOCK] {
+    std::array::from_fn(|i| line.scale.mul_add(-f32::from(line.codes[i]), x[i]))
 }
 
 #[cfg(test)]

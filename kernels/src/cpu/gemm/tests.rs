@@ -85,6 +85,37 @@ fn eight_bit_products_differ_by_the_rounding_of_activations_alone() {
     }
 }
 
+#[test]
+fn two_digits_are_a_hundred_times_closer_to_exact_products_than_one() {
+    for dtype in DType::ALL.into_iter().filter(|dtype| !dtype.is_float()) {
+        let (rows, cols) = shapes(dtype)[1];
+        let bytes = weights(dtype, rows, cols, 7);
+        let x = inputs(3, cols);
+        for cpu in cpus() {
+            let products = [Arithmetic::Exact, Arithmetic::Int8, Arithmetic::Int16].map(|arithmetic| {
+                let matrix = cpu.matrix(dtype, rows, cols, &bytes, arithmetic).expect("a good shape");
+                product(&cpu, &matrix, &x, 3)
+            });
+            let [exact, one, two] = &products;
+            let error = |got: &[f32]| {
+                got.iter()
+                    .zip(exact)
+                    .map(|(got, exact)| (got - exact).abs())
+                    .fold(0.0, f32::max)
+            };
+            let largest = exact.iter().fold(0.0f32, |max, x| max.max(x.abs()));
+            let limit = (error(one) / 100.0).max(largest * 4e-6);
+            assert!(
+                error(two) <= limit,
+                "{dtype:?} {:?}: {} and {}",
+                cpu.isa(),
+                error(one),
+                error(two)
+            );
+        }
+    }
+}
+
 /// Makes every group of 32 one that 8 bits hold: whole multiples, up to 127, of a power of two.
 fn round_to_eight_bits(x: &mut [f32]) {
     for block in x.chunks_exact_mut(32) {
@@ -98,7 +129,7 @@ fn round_to_eight_bits(x: &mut [f32]) {
 #[test]
 fn a_row_has_the_same_bits_alone_and_in_any_batch_on_any_instruction_set_and_threads() {
     for dtype in DType::ALL {
-        for arithmetic in [Arithmetic::Int8, Arithmetic::Exact] {
+        for arithmetic in [Arithmetic::Int8, Arithmetic::Int16, Arithmetic::Exact] {
             let (rows, cols) = shapes(dtype)[1];
             let bytes = weights(dtype, rows, cols, 23);
             let x = inputs(41, cols);
