@@ -152,6 +152,7 @@ impl Source {
 fn with_weights(topology: &Resolved, path: &Path) -> Result<ServedModel, ModelError> {
     let options = Options {
         arithmetic: match topology.model.arithmetic {
+            schema::Arithmetic::Int16 => Arithmetic::Int16,
             schema::Arithmetic::Int8 => Arithmetic::Int8,
             schema::Arithmetic::Exact => Arithmetic::Exact,
         },
@@ -163,7 +164,7 @@ fn with_weights(topology: &Resolved, path: &Path) -> Result<ServedModel, ModelEr
         },
         block_tokens: topology.kv_cache.page_tokens,
         context_max: topology.model.context,
-        ..Options::new(1)
+        ..Options::new(std::thread::available_parallelism().map_or(1, usize::from))
     };
     let loaded = cluster_models::open(path, options)?;
     let source = match &loaded.tokenizer {

@@ -30,8 +30,10 @@ pub struct Model {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Arithmetic {
-    /// Activations are rounded to 8 bits: fast.
+    /// Activations are rounded to 16 bits, as two 8-bit digits: as good as exact, and fast.
     #[default]
+    Int16,
+    /// Activations are rounded to 8 bits: fastest; close decisions may fall otherwise.
     Int8,
     /// Weights are widened to 32-bit floats: slow, for comparison.
     Exact,
@@ -41,6 +43,7 @@ impl Arithmetic {
     /// The word in files.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Int16 => "int16",
             Self::Int8 => "int8",
             Self::Exact => "exact",
         }

@@ -1,7 +1,7 @@
 //! Measures a model without a server: prefill of 512 and 2048 tokens, and decoding at batch 1, 8 and 32.
 //!
 //! ```text
-//! cargo run --release -p cluster-models --example bench -- MODEL [--threads 2] [--repeat 3] [--chunk 512] [--exact]
+//! cargo run --release -p cluster-models --example bench -- MODEL [--threads 2] [--repeat 3] [--chunk 512] [--int8 | --exact]
 //!     [--prefill 512,2048] [--batch 1,8,32]
 //! ```
 //! Decoding starts after prompts of 128 tokens and makes 64 tokens per sequence; a figure is the best of the repeats after
@@ -48,6 +48,7 @@ fn arguments() -> Result<Arguments, Box<dyn Error>> {
             "--chunk" => arguments.chunk = one(numbers()?)?.max(1),
             "--prefill" => arguments.prefills = numbers()?,
             "--batch" => arguments.batches = numbers()?,
+            "--int8" => arguments.options.arithmetic = Arithmetic::Int8,
             "--exact" => arguments.options.arithmetic = Arithmetic::Exact,
             path => arguments.model = path.into(),
         }

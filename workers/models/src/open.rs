@@ -45,11 +45,11 @@ pub struct Options {
 }
 
 impl Options {
-    /// The settings for serving: 8-bit products where the format has them, keys and values in 16 bits.
+    /// The settings for serving: integer products where the format has them, keys and values in 16 bits.
     pub fn new(threads: usize) -> Self {
         Self {
             threads,
-            arithmetic: Arithmetic::Int8,
+            arithmetic: Arithmetic::Int16,
             kv_dtype: KvDType::F16,
             block_tokens: 16,
             context_max: None,

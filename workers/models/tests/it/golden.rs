@@ -72,13 +72,24 @@ fn llama3_scaling_of_positions_matches() {
     }
 }
 
-/// Rounding activations to 8 bits and pages to 16 moves the logits of a random tiny model by some percent of their range.
+/// Rounding activations to 8 bits and pages to 16 moves the logits of a random tiny model by some percent of their range;
+/// two digits and wide pages move them by as little as another order of summation does.
 #[test]
 fn serving_arithmetic_stays_near_the_exact_one() {
+    let one_digit = relative_error(Arithmetic::Int8, KvDType::F16);
+    assert!(one_digit > 0.0 && one_digit < 0.05, "8 bits: {one_digit}");
+    let two_digits = relative_error(Arithmetic::Int16, KvDType::F32);
+    assert!(two_digits > 0.0 && two_digits < 2e-4, "16 bits: {two_digits}");
+    let served = relative_error(Arithmetic::Int16, KvDType::F16);
+    assert!(served < 0.005, "16 bits, 16-bit pages: {served}");
+}
+
+/// How far the logits of llama-tiny-gguf are from the golden ones, relative to their size.
+fn relative_error(arithmetic: Arithmetic, kv_dtype: KvDType) -> f64 {
     let golden = goldens("llama-tiny-gguf").pop().unwrap();
     let options = Options {
-        arithmetic: Arithmetic::Int8,
-        kv_dtype: KvDType::F16,
+        arithmetic,
+        kv_dtype,
         ..Options::new(1)
     };
     let model = open(&path("llama-tiny-gguf"), options).unwrap().model().unwrap();
@@ -90,7 +101,5 @@ fn serving_arithmetic_stays_near_the_exact_one() {
             power += f64::from(*expected).powi(2);
         }
     }
-    let relative = (error / power).sqrt();
-    assert!(relative > 0.0, "nothing was rounded");
-    assert!(relative < 0.05, "relative error {relative}");
+    (error / power).sqrt()
 }
