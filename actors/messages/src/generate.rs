@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Header, InstanceRef, blocks::Fingerprint};
+use crate::{Header, InstanceRef, TraceContext, blocks::Fingerprint};
 
 /// How a token is chosen from its logits. The defaults sample the model's own distribution.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -99,6 +99,10 @@ pub struct Generate {
     pub generation: Generation,
     /// Who computes the prompt's pages; none: the instance itself.
     pub prefill: Option<InstanceRef>,
+    /// How often the request was moved before this.
+    pub attempt: u32,
+    /// The run that this one goes on for; empty for the first.
+    pub moved_from: TraceContext,
 }
 
 /// What a decode instance answers, in this order: `Started`, then `Prompt` if asked for, `Tokens` any number of times,
@@ -109,6 +113,8 @@ pub enum GenerateFrame {
     Started {
         /// Prompt tokens whose pages were found; the same number as in the final usage.
         cached_tokens: u32,
+        /// The run in the trace, for the next one to name if the request moves.
+        run: TraceContext,
     },
     /// Log-probabilities of the prompt's tokens, one entry each; `None` for the first.
     Prompt(Vec<Option<TokenLogprobs>>),

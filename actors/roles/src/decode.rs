@@ -3,25 +3,29 @@
 
 use std::sync::Arc;
 
-use cluster_engine::{Event, JobKind};
-use cluster_fabric::{Request, Sink};
+use cluster_engine::JobKind;
+use cluster_fabric::{Request, Stream};
 use cluster_messages::{
-    ErrorKind, Generate, GenerateFrame, Generation, Header, InstanceRef, Prefill, PrefillFrame, RequestError, Ticket,
-    TokenOut,
+    Generate, GenerateFrame, Generation, Header, InstanceRef, Prefill, PrefillFrame, RequestError, Ticket, TokenOut,
 };
 use cluster_telemetry::{
+    add_link,
     names::{attributes, spans},
     set_parent,
 };
 use cluster_transfer::{Inbox, Tickets};
-use tracing::{Instrument, Span, field::Empty};
+use tracing::{Span, field::Empty};
 
+use self::relay::{Relay, Reserved};
 use crate::{
-    engine_host::RunningJob,
+    failure::{self, Phase},
     protocol::{GenerateProtocol, PrefillProtocol},
+    service::admit,
     tokenizer::context_of,
-    worker::{Tier, WorkerParts, WorkerRole},
+    worker::{WorkerParts, WorkerRole},
 };
+
+mod relay;
 
 /// Frames that may wait for the tokenizer.
 const FRAMES_MAX: usize = 64;
@@ -45,67 +49,84 @@ impl WorkerRole for Decode {
 
     async fn serve(self: Arc<Self>, request: Request<GenerateProtocol>) {
         let Request { header, open, respond } = request;
+        let phase = Phase::new(self.span(&header, &open));
         let Generate {
             generation, prefill, ..
         } = open;
-        let span = self.span(&header, &generation);
         let kind = if prefill.is_some() {
             JobKind::Decode
         } else {
             JobKind::Whole
         };
-        let job = match self.parts.engine.submit(generation.clone(), kind).await {
-            Ok(job) => job,
-            Err(error) => return respond.refuse(error),
+        let submit = self.parts.engine.submit(generation.clone(), kind);
+        let (job, sink) = match admit(respond, FRAMES_MAX, submit).await {
+            Ok(admitted) => admitted,
+            Err(error) => return phase.end::<()>(&Err(error)),
         };
-        let sink = respond.accept(FRAMES_MAX);
+        let closed = || failure::closed(&*self.parts.life.host.fabric.clock, header.deadline);
         let stopped = sink.stopped();
-        let mut relay = Relay {
-            job,
-            sink,
-            tier: self.parts.tier.as_ref(),
-            span: span.clone(),
-        };
-        let work = async {
-            if let Some(prefill) = prefill {
-                let first = self
-                    .fetch_prompt(&mut relay, prefill, &header, generation)
-                    .instrument(span.clone())
-                    .await?;
-                relay.begin_with(first).await?;
-            }
-            relay.to_the_end().await
-        };
+        let mut relay = Relay::new(&self.parts, job, sink, phase, header.deadline);
         let result = tokio::select! {
-            result = work => result,
-            () = stopped => Err(cancelled()),
+            result = self.run(&mut relay, prefill, &header, generation) => result,
+            () = stopped => Err(closed()),
         };
-        relay.sink.finish(result);
+        // The run is over before anybody hears of it: whoever reads the trace after the answer finds it there.
+        let mut sink = relay.end(&result);
+        let end = match result {
+            Ok(last) => sink.send(last).await.map_err(|_| closed()),
+            Err(error) => Err(error),
+        };
+        sink.finish(end);
     }
 }
 
 impl Decode {
-    fn span(&self, header: &Header, generation: &Generation) -> Span {
+    fn span(&self, header: &Header, open: &Generate) -> Span {
         let span = tracing::info_span!(
             spans::DECODE_RUN,
             instance = %self.parts.life.instance.path,
-            { attributes::INPUT_TOKENS } = generation.tokens.len(),
+            { attributes::INPUT_TOKENS } = open.generation.tokens.len(),
             { attributes::CACHED_TOKENS } = Empty,
             { attributes::OUTPUT_TOKENS } = Empty,
+            { attributes::ATTEMPT } = Empty,
+            { attributes::ERROR_TYPE } = Empty,
         );
         set_parent(&span, &header.trace.traceparent);
+        if open.attempt > 0 {
+            span.record(attributes::ATTEMPT, open.attempt);
+            add_link(&span, &open.moved_from.traceparent);
+        }
         span
+    }
+
+    /// Relays the job to its end; returns the last frame.
+    async fn run(
+        &self,
+        relay: &mut Relay<'_>,
+        prefill: Option<InstanceRef>,
+        header: &Header,
+        generation: Generation,
+    ) -> Result<GenerateFrame, RequestError> {
+        if let Some(prefill) = prefill {
+            let pages = match relay.reserved().await? {
+                Reserved::Pages(pages) => pages,
+                Reserved::NothingToDo(last) => return Ok(last),
+            };
+            let first = self.fetch_prompt(relay, pages, prefill, header, generation).await?;
+            relay.begin_with(first).await?;
+        }
+        relay.run_to_end().await
     }
 
     /// Has the prompt computed elsewhere and its pages brought here.
     async fn fetch_prompt(
         &self,
-        relay: &mut Relay<'_>,
+        relay: &Relay<'_>,
+        (first_page, end_page): (u32, u32),
         prefill: InstanceRef,
         header: &Header,
         generation: Generation,
     ) -> Result<FirstToken, RequestError> {
-        let (first_page, end_page) = relay.reserved().await?;
         let fabric = &self.parts.life.host.fabric;
         let ticket = Ticket {
             id: fabric.entropy.ticket_id(),
@@ -116,19 +137,18 @@ impl Decode {
             deadline: header.deadline,
         };
         // Our end of the ticket closes with `inbox`, however this ends; a page that comes later is refused.
-        let inbox = self
-            .tickets
-            .open(ticket.clone(), PAGES_MAX)
-            .map_err(|error| lost(&error))?;
+        let inbox = self.tickets.open(ticket.clone(), PAGES_MAX)?;
         let span = tracing::info_span!(
+            parent: relay.span(),
             spans::KV_TRANSFER,
             instance = %self.parts.life.instance.path,
             from = %prefill.path,
             { attributes::KV_PAGES } = end_page - first_page,
             { attributes::KV_BYTES } = Empty,
+            { attributes::ERROR_TYPE } = Empty,
         );
         let header = Header {
-            trace: context_of(&relay.span),
+            trace: context_of(relay.span()),
             ..header.clone()
         };
         let request = Prefill {
@@ -136,8 +156,13 @@ impl Decode {
             generation,
             ticket,
         };
-        let pages = fabric.streams.open::<PrefillProtocol>(prefill, header, request).await?;
-        gather(relay, pages, inbox).instrument(span).await
+        let fetched = async {
+            let frames = fabric.streams.open::<PrefillProtocol>(prefill, header, request).await?;
+            gather(relay, frames, inbox, &span).await
+        }
+        .await;
+        failure::note(&span, &fetched);
+        fetched
     }
 }
 
@@ -148,145 +173,39 @@ struct FirstToken {
     prompt: Option<GenerateFrame>,
 }
 
-/// Takes pages as they come, until prefill says that it is done and the inbox agrees that nothing is missing.
+/// Takes pages and frames as they come, until prefill says that it is done and the inbox agrees that nothing is missing.
+/// The two travel separately: the last page may be here before what was sent first.
 async fn gather(
     relay: &Relay<'_>,
-    mut frames: cluster_fabric::Stream<PrefillFrame>,
+    mut frames: Stream<PrefillFrame>,
     mut inbox: Inbox,
+    span: &Span,
 ) -> Result<FirstToken, RequestError> {
-    let (mut prompt, mut first, mut bytes) = (None, None, 0u64);
+    let (mut prompt, mut first, mut bytes, mut has_all_pages) = (None, None, 0u64, false);
     loop {
+        if has_all_pages && let Some((token, cached_tokens)) = first {
+            span.record(attributes::KV_BYTES, bytes);
+            return Ok(FirstToken {
+                token,
+                cached_tokens,
+                prompt,
+            });
+        }
         tokio::select! {
-            arrived = inbox.next() => match arrived.map_err(|error| lost(&error))? {
+            arrived = inbox.next(), if !has_all_pages => match arrived? {
                 Some(page) => {
                     bytes += page.bytes.len() as u64;
-                    relay.job.import(page.page, page.bytes)?;
+                    relay.import(page.page, page.bytes)?;
                 }
-                // Complete: count and digest agree with what the sender said.
-                None => break,
+                // Count and digest agree with what the sender said.
+                None => has_all_pages = true,
             },
             frame = frames.next(), if first.is_none() => match frame {
                 Some(Ok(PrefillFrame::Prompt(entries))) => prompt = Some(GenerateFrame::Prompt(entries)),
                 Some(Ok(PrefillFrame::Done { first: token, cached_tokens, .. })) => first = Some((token, cached_tokens)),
                 Some(Err(error)) => return Err(error),
-                None => return Err(lost(&"the prefill stream ended early")),
+                None => return Err(failure::lost("the prefill stream ended without a first token")),
             },
         }
     }
-    let (token, cached_tokens) = match first {
-        Some(first) => first,
-        None => done_frame(&mut frames).await?,
-    };
-    Span::current().record(attributes::KV_BYTES, bytes);
-    Ok(FirstToken {
-        token,
-        cached_tokens,
-        prompt,
-    })
-}
-
-async fn done_frame(frames: &mut cluster_fabric::Stream<PrefillFrame>) -> Result<(TokenOut, u32), RequestError> {
-    while let Some(frame) = frames.next().await {
-        if let PrefillFrame::Done {
-            first, cached_tokens, ..
-        } = frame?
-        {
-            return Ok((first, cached_tokens));
-        }
-    }
-    Err(lost(&"the prefill stream ended without a first token"))
-}
-
-/// A job's events on their way into a stream.
-struct Relay<'a> {
-    job: RunningJob,
-    sink: Sink<GenerateFrame>,
-    tier: Option<&'a Tier>,
-    span: Span,
-}
-
-impl Relay<'_> {
-    /// Waits until the job has its blocks; returns the pages it lacks.
-    async fn reserved(&mut self) -> Result<(u32, u32), RequestError> {
-        loop {
-            match self.job.next().await? {
-                Event::Reserved {
-                    first_page, end_page, ..
-                } => return Ok((first_page, end_page)),
-                Event::Failed { error, .. } => return Err(error),
-                event => self.side_event(event).await?,
-            }
-        }
-    }
-
-    async fn begin_with(&mut self, first: FirstToken) -> Result<(), RequestError> {
-        let FirstToken {
-            token,
-            cached_tokens,
-            prompt,
-        } = first;
-        self.job.start(token, cached_tokens)?;
-        self.started(cached_tokens).await?;
-        match prompt {
-            Some(frame) => self.send(frame).await,
-            None => Ok(()),
-        }
-    }
-
-    async fn to_the_end(&mut self) -> Result<(), RequestError> {
-        let mut tokens = Vec::new();
-        loop {
-            let mut event = Some(self.job.next().await?);
-            // Tokens that are there already travel in one frame.
-            while let Some(Event::Tokens { tokens: more, .. }) = event {
-                tokens.extend(more);
-                event = self.job.ready();
-            }
-            if !tokens.is_empty() {
-                self.send(GenerateFrame::Tokens(std::mem::take(&mut tokens))).await?;
-            }
-            match event {
-                None => {}
-                Some(Event::Prompt { logprobs, .. }) => self.send(GenerateFrame::Prompt(logprobs)).await?,
-                Some(Event::Failed { error, .. }) => return Err(error),
-                Some(Event::Finished { reason, usage, .. }) => {
-                    self.span.record(attributes::OUTPUT_TOKENS, usage.completion_tokens);
-                    return self.send(GenerateFrame::Finished { reason, usage }).await;
-                }
-                Some(event) => self.side_event(event).await?,
-            }
-        }
-    }
-
-    /// Events that are not for the client's eyes.
-    async fn side_event(&mut self, event: Event) -> Result<(), RequestError> {
-        match event {
-            Event::Admitted { cached_tokens, .. } => self.started(cached_tokens).await,
-            Event::Lookup { hashes, .. } => {
-                let pages = match self.tier {
-                    Some(tier) => tier.fetch(hashes).await,
-                    None => Vec::new(),
-                };
-                self.job.provide(pages)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    async fn started(&mut self, cached_tokens: u32) -> Result<(), RequestError> {
-        self.span.record(attributes::CACHED_TOKENS, cached_tokens);
-        self.send(GenerateFrame::Started { cached_tokens }).await
-    }
-
-    async fn send(&mut self, frame: GenerateFrame) -> Result<(), RequestError> {
-        self.sink.send(frame).await.map_err(|_| cancelled())
-    }
-}
-
-fn cancelled() -> RequestError {
-    RequestError::new(ErrorKind::Cancelled, "the caller went away")
-}
-
-fn lost(error: &dyn std::fmt::Display) -> RequestError {
-    RequestError::new(ErrorKind::Lost, error.to_string())
 }

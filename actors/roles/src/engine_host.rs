@@ -23,10 +23,10 @@ use std::{
 use bytes::Bytes;
 use cluster_engine::{Config, Engine, Event, Job, JobId, JobKind, ModelError, ModelFactory, ModelInfo};
 use cluster_fabric::Clock;
-use cluster_messages::{
-    BlockHash, CachedPage, ErrorKind, Generation, KvEventKind, RequestError, SamplePoint, TokenOut,
-};
+use cluster_messages::{BlockHash, CachedPage, Generation, KvEventKind, RequestError, SamplePoint, TokenOut};
 use tokio::sync::{mpsc, oneshot};
+
+use crate::failure;
 
 /// Block changes waiting to be published; beyond this many a snapshot replaces them.
 const CHANGES_MAX: usize = 1024;
@@ -235,7 +235,7 @@ impl Drop for RunningJob {
 }
 
 fn lost() -> RequestError {
-    RequestError::new(ErrorKind::Lost, "the worker of this request ended")
+    failure::lost("the worker of this request ended")
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> String {
@@ -325,7 +325,7 @@ impl Driver {
         let Err(message) = outcome else { return };
         self.engine.abort(job);
         if let Some(events) = self.jobs.remove(&job) {
-            let error = RequestError::new(ErrorKind::Lost, message);
+            let error = failure::lost(message);
             let _gone = events.send(Event::Failed { job, error });
         }
     }

@@ -1,8 +1,11 @@
 //! The gateway's way in: text requests to a tokenizer.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -11,8 +14,8 @@ use cluster_messages::{ErrorKind, RequestError, Role, TextRequest};
 
 use crate::{host::Host, protocol::TextProtocol};
 
-/// Tokenizers tried for one request: each was alive when it was looked up.
-const TRIES_MAX: usize = 3;
+/// How long the news that a tokenizer died may take to arrive after its streams have ended.
+const NEWS_MAX: Duration = Duration::from_millis(100);
 
 /// The cluster behind the gateway.
 pub struct ClusterFrontend {
@@ -41,16 +44,13 @@ impl ClusterFrontend {
 #[async_trait]
 impl Frontend for ClusterFrontend {
     async fn generate(&self, request: TextRequest) -> Result<TextStream, RequestError> {
-        let streams = &self.host.fabric.streams;
+        let (streams, peers) = (&self.host.fabric.streams, &self.host.peers);
+        let mut asked = Vec::new();
         let mut last = None;
-        for _ in 0..TRIES_MAX {
-            let Some(tokenizer) = self.host.peers.next_of(Role::Tokenizer) else {
-                break;
-            };
-            match streams
-                .open::<TextProtocol>(tokenizer, request.header.clone(), request.clone())
-                .await
-            {
+        while let Some(tokenizer) = peers.next_but(Role::Tokenizer, &asked) {
+            asked.push(tokenizer);
+            let opened = streams.open::<TextProtocol>(tokenizer, request.header.clone(), request.clone());
+            let error = match opened.await {
                 Ok(stream) => {
                     let frames = futures::stream::unfold(stream, async |mut stream| {
                         let frame = stream.next().await?;
@@ -58,9 +58,13 @@ impl Frontend for ClusterFrontend {
                     });
                     return Ok(TextStream::new(frames));
                 }
-                Err(error) if error.kind.is_instance_fault() => last = Some(error),
-                Err(error) => return Err(error),
+                Err(error) => error,
+            };
+            // What a living tokenizer says is the answer, be it about another instance: it has tried what makes sense.
+            if !error.kind.is_instance_fault() || !peers.is_gone(tokenizer, NEWS_MAX).await {
+                return Err(error);
             }
+            last = Some(error);
         }
         let nobody = || RequestError::new(ErrorKind::Unavailable, "no tokenizer is registered");
         Err(last.unwrap_or_else(nobody).retry_after(1000))

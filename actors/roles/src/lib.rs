@@ -12,6 +12,7 @@
 mod cache;
 mod decode;
 mod engine_host;
+mod failure;
 mod frontend;
 mod host;
 mod page_store;

@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt::Display,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -13,14 +14,17 @@ use std::{
 use bytes::Bytes;
 use cluster_fabric::{
     Addr, Change, Fabric,
+    clock::before,
     protocol::{CallContext, CallError, Protocol},
 };
-use cluster_messages::{ErrorKind, Fetch, InstanceRef, Registration, RequestError, Role, Route, RouteDecision, Store};
+use cluster_messages::{
+    Deadline, ErrorKind, Fetch, InstanceRef, Registration, RequestError, Role, Route, RouteDecision, Store,
+};
 use tokio::{sync::watch, task::AbortHandle};
 
 use crate::{
     cache::CacheMessage,
-    router::{Release, RouterMessage},
+    router::{Choose, Part, Release, RouterMessage},
 };
 
 /// How long a request waits for a router that is being restarted.
@@ -88,29 +92,36 @@ impl Peers {
 
     /// One of a role, in turn.
     pub(crate) fn next_of(&self, role: Role) -> Option<InstanceRef> {
-        let all = self.of_role(role);
+        self.next_but(role, &[])
+    }
+
+    /// One of a role, in turn, but none of these.
+    pub(crate) fn next_but(&self, role: Role, others: &[InstanceRef]) -> Option<InstanceRef> {
+        let mut all = self.of_role(role);
+        all.retain(|instance| !others.contains(instance));
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         all.get(turn % all.len().max(1)).copied()
     }
 
-    /// Asks a router. One that is just being restarted is waited for: asking twice does no harm.
-    pub(crate) async fn route(&self, query: Route) -> Result<(RouteDecision, Routed), RequestError> {
+    /// Waits until `instance` is no longer registered, at most `within`; whether it is gone.
+    pub(crate) async fn is_gone(&self, instance: InstanceRef, within: Duration) -> bool {
         let clock = &self.fabric.clock;
-        let patience = clock.deadline_in(ROUTER_PATIENCE).min(query.header.deadline);
+        let gone = self.wait_for(|view| !view.contains_key(&instance));
+        before(&**clock, clock.deadline_in(within), gone).await.is_ok()
+    }
+
+    /// Asks a router. One that is just being restarted is waited for: asking twice does no harm.
+    pub(crate) async fn route(&self, route: Route) -> Result<(RouteDecision, Routed), RequestError> {
+        let clock = &self.fabric.clock;
+        let patience = clock.deadline_in(ROUTER_PATIENCE).min(route.header.deadline);
         loop {
-            let context = CallContext::from(&query.header);
             let error = match self.addr::<RouterMessage>(Role::Router) {
-                None => RequestError::new(ErrorKind::Unavailable, "no router is registered").retry_after(1000),
-                Some(router) => match router.call(query.clone(), context).await {
-                    Ok(routing) => {
-                        let routed = Routed {
-                            router,
-                            ticket: routing.ticket,
-                            fabric: self.fabric.clone(),
-                        };
-                        return Ok((routing.decision, routed));
-                    }
+                None => no_router("no router is registered"),
+                Some(router) => match self.choose(router, &route, patience).await {
+                    Ok(routing) => return Ok(routing),
                     Err(CallError::App(refusal)) => return Err(refusal),
+                    // The request itself may still have time; it is the router that does not answer.
+                    Err(error @ CallError::Deadline) if patience < route.header.deadline => no_router(error),
                     Err(error) => error.into(),
                 },
             };
@@ -118,6 +129,36 @@ impl Peers {
                 return Err(error);
             }
             clock.sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    async fn choose(
+        &self,
+        router: Addr<RouterMessage>,
+        route: &Route,
+        deadline: Deadline,
+    ) -> Result<(RouteDecision, Routed), CallError> {
+        let routed = Routed {
+            ticket: self.fabric.entropy.next_u64(),
+            router: router.clone(),
+            fabric: self.fabric.clone(),
+            is_counted: true,
+        };
+        let choose = Choose {
+            route: route.clone(),
+            ticket: routed.ticket,
+        };
+        let context = CallContext {
+            deadline,
+            trace: route.header.trace.clone(),
+        };
+        // Whoever gives up during the call drops `routed`: what the router has counted by then is given back.
+        match router.call(choose, context).await {
+            Ok(decision) => Ok((decision, routed)),
+            Err(error) => {
+                routed.unless_refused(&error);
+                Err(error)
+            }
         }
     }
 
@@ -155,6 +196,10 @@ impl Peers {
     }
 }
 
+fn no_router(reason: impl Display) -> RequestError {
+    RequestError::new(ErrorKind::Unavailable, reason.to_string()).retry_after(1000)
+}
+
 fn apply(view: &mut View, change: Change) {
     match change {
         Change::Resync(all) => {
@@ -164,7 +209,12 @@ fn apply(view: &mut View, change: Change) {
                 .collect()
         }
         Change::Put(registration) => {
-            view.retain(|instance, _| instance.path != registration.instance.path);
+            let InstanceRef { path, epoch } = registration.instance;
+            // Word of an earlier life can arrive after that of a later one.
+            if view.keys().any(|known| known.path == path && known.epoch > epoch) {
+                return;
+            }
+            view.retain(|instance, _| instance.path != path);
             view.insert(registration.instance, registration);
         }
         Change::Gone(instance) => {
@@ -178,11 +228,23 @@ pub(crate) struct Routed {
     router: Addr<RouterMessage>,
     ticket: u64,
     fabric: Fabric,
+    /// Whether the router may know the ticket.
+    is_counted: bool,
 }
 
-impl Drop for Routed {
-    fn drop(&mut self) {
-        let (router, release) = (self.router.clone(), Release { ticket: self.ticket });
+impl Routed {
+    /// The prompt is computed: its prefill instance is free of this request.
+    pub(crate) fn prefill_is_done(&self) {
+        self.release(Part::Prefill);
+    }
+
+    /// A router that refused counts nothing.
+    fn unless_refused(mut self, error: &CallError) {
+        self.is_counted = !matches!(error, CallError::App(_));
+    }
+
+    fn release(&self, part: Part) {
+        let (router, ticket) = (self.router.clone(), self.ticket);
         let context = CallContext::until(self.fabric.clock.deadline_in(STORE_MAX));
         // Without a runtime the process is ending, and the router with it.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
@@ -190,7 +252,18 @@ impl Drop for Routed {
         };
         runtime.spawn(async move {
             // A router that is gone has forgotten its load; one that is not reached forgets it at the request's deadline.
-            drop(router.cast(release, context).await);
+            drop(router.cast(Release { ticket, part }, context).await);
         });
     }
 }
+
+impl Drop for Routed {
+    fn drop(&mut self) {
+        if self.is_counted {
+            self.release(Part::All);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

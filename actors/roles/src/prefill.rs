@@ -5,19 +5,24 @@ use std::sync::Arc;
 
 use cluster_engine::{Event, JobKind};
 use cluster_fabric::{Request, Sink};
-use cluster_messages::{ErrorKind, Header, Prefill, PrefillFrame, RequestError, TokenOut};
+use cluster_messages::{Deadline, Header, Prefill, PrefillFrame, RequestError, TokenOut};
 use cluster_telemetry::{
     names::{attributes, spans},
     set_parent,
 };
 use cluster_transfer::{Proof, Pusher};
-use tracing::{Instrument, Span, field::Empty};
+use tracing::{Span, field::Empty};
 
 use crate::{
     engine_host::RunningJob,
+    failure::{self, Phase},
     protocol::PrefillProtocol,
+    service::admit,
     worker::{WorkerParts, WorkerRole},
 };
+
+/// The scores of the prompt, and the end: nothing else is sent.
+const FRAMES_MAX: usize = 4;
 
 /// One life of a prefill instance.
 pub struct Prefiller(WorkerParts);
@@ -31,30 +36,34 @@ impl WorkerRole for Prefiller {
 
     async fn serve(self: Arc<Self>, request: Request<PrefillProtocol>) {
         let Request { header, open, respond } = request;
-        let Prefill { generation, ticket, .. } = open;
-        let (first_page, end_page) = (ticket.first_page, ticket.end_page);
-        let pusher = match self.0.life.host.transfer.start(ticket, self.0.engine.info().layout) {
-            Ok(pusher) => pusher,
-            Err(error) => return respond.refuse(RequestError::new(ErrorKind::Internal, error.to_string())),
+        let phase = Phase::new(self.span(&header, open.generation.tokens.len()));
+        let ((job, pusher), sink) = match admit(respond, FRAMES_MAX, self.begin(open)).await {
+            Ok(admitted) => admitted,
+            Err(error) => return phase.end::<()>(&Err(error)),
         };
-        let span = self.span(&header, generation.tokens.len());
-        let kind = JobKind::Prefill { first_page, end_page };
-        let job = match self.0.engine.submit(generation, kind).await {
-            Ok(job) => job,
-            Err(error) => return respond.refuse(error),
-        };
-        let sink = respond.accept(4);
         let stopped = sink.stopped();
         let mut run = Run {
-            server: &self,
+            parts: &self.0,
             job,
             sink,
+            span: phase.span(),
+            deadline: header.deadline,
         };
         let result = tokio::select! {
-            result = run.to_the_end(pusher).instrument(span) => result,
-            () = stopped => Err(RequestError::new(ErrorKind::Cancelled, "the caller went away")),
+            result = run.run_to_end(pusher) => result,
+            () = stopped => Err(run.closed()),
         };
-        run.sink.finish(result);
+        let Run { job, mut sink, .. } = run;
+        drop(job);
+        phase.end(&result);
+        let end = match result {
+            Ok(last) => {
+                let closed = |_| failure::closed(&*self.0.life.host.fabric.clock, header.deadline);
+                sink.send(last).await.map_err(closed)
+            }
+            Err(error) => Err(error),
+        };
+        sink.finish(end);
     }
 }
 
@@ -65,60 +74,75 @@ impl Prefiller {
             instance = %self.0.life.instance.path,
             { attributes::INPUT_TOKENS } = tokens,
             { attributes::CACHED_TOKENS } = Empty,
+            { attributes::ERROR_TYPE } = Empty,
         );
         set_parent(&span, &header.trace.traceparent);
         span
+    }
+
+    async fn begin(&self, open: Prefill) -> Result<(RunningJob, Pusher), RequestError> {
+        let Prefill { generation, ticket, .. } = open;
+        let kind = JobKind::Prefill {
+            first_page: ticket.first_page,
+            end_page: ticket.end_page,
+        };
+        let pusher = self.0.life.host.transfer.start(ticket, self.0.engine.info().layout)?;
+        let job = self.0.engine.submit(generation, kind).await?;
+        Ok((job, pusher))
     }
 }
 
 /// One prompt on its way.
 struct Run<'a> {
-    server: &'a Prefiller,
+    parts: &'a WorkerParts,
     job: RunningJob,
     sink: Sink<PrefillFrame>,
+    span: &'a Span,
+    deadline: Deadline,
 }
 
 impl Run<'_> {
-    async fn to_the_end(&mut self, mut pusher: Pusher) -> Result<(), RequestError> {
+    /// Computes and pushes until nothing is left; the last frame is the caller's to send.
+    async fn run_to_end(&mut self, mut pusher: Pusher) -> Result<PrefillFrame, RequestError> {
         loop {
             match self.job.next().await? {
-                Event::Page { page, bytes, .. } => pusher.push(page, bytes).await.map_err(|error| lost(&error))?,
+                Event::Page { page, bytes, .. } => pusher.push(page, bytes).await?,
                 Event::Prompt { logprobs, .. } => self.send(PrefillFrame::Prompt(logprobs)).await?,
-                Event::Lookup { hashes, .. } => {
-                    let found = match &self.server.0.tier {
-                        Some(tier) => tier.fetch(hashes).await,
-                        None => Vec::new(),
-                    };
-                    self.job.provide(found)?;
-                }
+                Event::Lookup { hashes, .. } => self.parts.look_up(&self.job, hashes).await?,
                 Event::Prefilled {
                     first, cached_tokens, ..
                 } => return self.done(pusher, first, cached_tokens).await,
                 Event::Failed { error, .. } => return Err(error),
-                _ => {}
+                // What is found is told at the end.
+                Event::Admitted { .. } => {}
+                // Those of other kinds of job, and those of no job.
+                Event::Reserved { .. }
+                | Event::Tokens { .. }
+                | Event::Finished { .. }
+                | Event::Stored(_)
+                | Event::Removed(_)
+                | Event::Evicted { .. } => {}
             }
         }
     }
 
-    async fn done(&mut self, pusher: Pusher, first: TokenOut, cached_tokens: u32) -> Result<(), RequestError> {
-        Span::current().record(attributes::CACHED_TOKENS, cached_tokens);
-        let proof = pusher.finish().await.map_err(|error| lost(&error))?;
-        let Proof { pages, digest } = proof;
-        self.send(PrefillFrame::Done {
+    async fn done(&self, pusher: Pusher, first: TokenOut, cached_tokens: u32) -> Result<PrefillFrame, RequestError> {
+        self.span.record(attributes::CACHED_TOKENS, cached_tokens);
+        let Proof { pages, digest } = pusher.finish().await?;
+        Ok(PrefillFrame::Done {
             first,
             cached_tokens,
             pages,
             digest,
         })
-        .await
     }
 
     async fn send(&mut self, frame: PrefillFrame) -> Result<(), RequestError> {
-        let closed = |_| RequestError::new(ErrorKind::Cancelled, "the caller went away");
-        self.sink.send(frame).await.map_err(closed)
+        let sent = self.sink.send(frame).await;
+        sent.map_err(|_| self.closed())
     }
-}
 
-fn lost(error: &dyn std::fmt::Display) -> RequestError {
-    RequestError::new(ErrorKind::Lost, error.to_string())
+    fn closed(&self) -> RequestError {
+        failure::closed(&*self.parts.life.host.fabric.clock, self.deadline)
+    }
 }

@@ -9,12 +9,14 @@ use cluster_telemetry::{
     names::{attributes, spans},
     set_parent,
 };
+use futures::{Stream, StreamExt, stream};
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
 use serde::{Deserialize, Serialize};
-use tokio::task::JoinSet;
+use tokio::{sync::oneshot, task::JoinSet};
 use tracing::field::Empty;
 
 use crate::{
+    failure,
     host::{Host, Registered},
     subjects,
     supervisor::{Life, RoleSpec, spawn_linked},
@@ -22,36 +24,55 @@ use crate::{
 
 /// Events that may wait for the router; when more do, the newest are lost, which the sequence numbers show.
 const EVENTS_MAX: usize = 65_536;
+/// Events in one message of the mailbox: a request never waits for more of them than this.
+const BATCH_MAX: usize = 256;
 
-/// A decision, and the name under which the router counts it as load.
+/// Asks for a decision. The ticket is the asker's name for it, so that the asker can give it back whatever becomes of the
+/// answer.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct Routing {
-    pub(crate) decision: RouteDecision,
+pub(crate) struct Choose {
+    pub(crate) route: Route,
     pub(crate) ticket: u64,
 }
 
-/// The work of a routing is over.
+/// The work of a decision is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Release {
     pub(crate) ticket: u64,
+    pub(crate) part: Part,
+}
+
+/// Which part of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Part {
+    /// The prompt is computed; the answer is not.
+    Prefill,
+    /// All.
+    All,
 }
 
 protocol! {
     /// What a router is asked and told.
     pub(crate) enum RouterMessage = "router" {
         /// Who serves this request?
-        Choose(Route) -> Routing,
+        Choose(Choose) -> RouteDecision,
         /// It is over.
         Release(Release) -> (),
     }
     local {
         /// Somebody came or went.
-        Changed(Change),
+        Changed(Batch<Change>),
         /// Somebody's blocks changed.
-        Blocks(KvEvent),
+        Blocks(Batch<KvEvent>),
         /// Somebody told how busy it is.
-        Load(LoadReport),
+        Load(Batch<LoadReport>),
     }
+}
+
+/// What one feed had to say. Its feed goes on when this is dropped: the mailbox holds one batch of each.
+pub(crate) struct Batch<T> {
+    events: Vec<T>,
+    _taken: oneshot::Sender<()>,
 }
 
 /// How to start a router.
@@ -105,23 +126,20 @@ impl Actor for RouterActor {
         let kv = messaging.subscribe(&subjects::all_kv(host), EVENTS_MAX).await?;
         let load = messaging.subscribe(&subjects::all_load(host), EVENTS_MAX).await?;
         let mut changes = host.fabric.discovery.watch().await?;
+        let (mut view, mut index) = (View::new(), Index::new());
+        // Who asks us must not hear that nobody is there only because we have not looked yet.
+        let first = changes.next().await.ok_or("discovery ended before it began")?;
+        take_in(host, &mut view, &mut index, first).await;
         let mut feeds = JoinSet::new();
-        feeds.spawn(feed(kv, myself.clone(), RouterMessage::Blocks));
-        feeds.spawn(feed(load, myself.clone(), RouterMessage::Load));
-        let actor = myself.clone();
-        feeds.spawn(async move {
-            while let Some(change) = changes.next().await {
-                if actor.cast(RouterMessage::Changed(change)).is_err() {
-                    break;
-                }
-            }
-        });
+        feeds.spawn(feed(events_of(kv), myself.clone(), RouterMessage::Blocks));
+        feeds.spawn(feed(events_of(load), myself.clone(), RouterMessage::Load));
+        let changes = stream::unfold(changes, async |mut changes| Some((changes.next().await?, changes)));
+        feeds.spawn(feed(changes, myself.clone(), RouterMessage::Changed));
         let _reachable = host.fabric.directory.register(*instance, myself)?;
         let _registered = host.register(host.registration(*instance)).await?;
-        let (view, index, memory) = (View::new(), Index::new(), PolicyState::default());
         Ok(RouterState {
             policy,
-            memory,
+            memory: PolicyState::default(),
             view,
             index,
             _feeds: feeds,
@@ -139,33 +157,50 @@ impl Actor for RouterActor {
         let host = &self.life.host;
         match message {
             RouterMessage::Choose(call) => state.answer(host, self.life.instance, call),
-            RouterMessage::Release(call) => state.view.end(call.request.ticket),
-            RouterMessage::Load(report) => {
-                state.view.report(&report);
-            }
-            RouterMessage::Blocks(event) => {
-                if matches!(state.index.apply(&event), Applied::Gap { .. }) {
-                    ask_for_snapshot(host, event.instance).await;
+            RouterMessage::Release(call) => state.release(call.request),
+            RouterMessage::Load(batch) => {
+                for report in &batch.events {
+                    state.view.report(report);
                 }
             }
-            RouterMessage::Changed(change) => state.take_in(host, change).await,
+            RouterMessage::Blocks(batch) => {
+                for event in &batch.events {
+                    if matches!(state.index.apply(event), Applied::Gap { .. }) {
+                        ask_for_snapshot(host, event.instance).await;
+                    }
+                }
+            }
+            RouterMessage::Changed(batch) => {
+                for change in batch.events {
+                    take_in(host, &mut state.view, &mut state.index, change).await;
+                }
+            }
         }
         Ok(())
     }
 }
 
 impl RouterState {
-    fn answer(&mut self, host: &Host, instance: InstanceRef, call: Call<Route, Routing>) {
+    fn answer(&mut self, host: &Host, instance: InstanceRef, call: Call<Choose, RouteDecision>) {
         let Call {
-            request: route, reply, ..
+            request: Choose { route, ticket },
+            reply,
+            ..
         } = call;
         self.view.expire(Deadline(host.fabric.clock.now()));
         match self.choose_traced(&route, instance) {
             Ok(decision) => {
-                let ticket = self.view.begin(&route, &decision);
-                reply.send(Routing { decision, ticket });
+                self.view.begin(ticket, &route, &decision);
+                reply.send(decision);
             }
             Err(error) => reply.fail(error),
+        }
+    }
+
+    fn release(&mut self, release: Release) {
+        match release.part {
+            Part::Prefill => self.view.end_prefill(release.ticket),
+            Part::All => self.view.end(release.ticket),
         }
     }
 
@@ -178,6 +213,7 @@ impl RouterState {
             { attributes::CANDIDATES } = Empty,
             { attributes::CHOSEN_DECODE } = Empty,
             { attributes::CHOSEN_PREFILL } = Empty,
+            { attributes::ERROR_TYPE } = Empty,
         );
         set_parent(&span, &route.header.trace.traceparent);
         let chosen = choose(route, &self.view, &self.index, self.policy, &mut self.memory);
@@ -187,44 +223,42 @@ impl RouterState {
         };
         let json = serde_json::to_string(candidates).expect("candidates are plain numbers and texts");
         span.record(attributes::CANDIDATES, json);
-        let decision = chosen.map_err(|Refusal { error, .. }| error)?;
+        let chosen = chosen.map_err(|Refusal { error, .. }| error);
+        failure::note(&span, &chosen);
+        let decision = chosen?;
         span.record(attributes::CHOSEN_DECODE, decision.decode.path.to_string());
         if let Some(prefill) = decision.prefill {
             span.record(attributes::CHOSEN_PREFILL, prefill.path.to_string());
         }
         Ok(decision)
     }
+}
 
-    async fn take_in(&mut self, host: &Host, change: Change) {
-        match change {
-            Change::Put(registration) => {
-                let instance = registration.instance;
-                if self.view.register(registration) {
-                    ask_for_snapshot(host, instance).await;
-                }
+async fn take_in(host: &Host, view: &mut View, index: &mut Index, change: Change) {
+    match change {
+        Change::Put(registration) => {
+            let instance = registration.instance;
+            if view.register(registration) {
+                ask_for_snapshot(host, instance).await;
             }
-            Change::Gone(instance) => self.gone(instance),
-            Change::Resync(all) => {
-                let living: Vec<_> = all.iter().map(|registration| registration.instance).collect();
-                let known: Vec<_> = self
-                    .view
-                    .instances()
-                    .filter(|instance| !living.contains(instance))
-                    .collect();
-                known.into_iter().for_each(|instance| self.gone(instance));
-                for registration in all {
-                    let instance = registration.instance;
-                    self.view.register(registration);
-                    ask_for_snapshot(host, instance).await;
-                }
+        }
+        Change::Gone(instance) => forget(view, index, instance),
+        Change::Resync(all) => {
+            let living: Vec<_> = all.iter().map(|registration| registration.instance).collect();
+            let known: Vec<_> = view.instances().filter(|instance| !living.contains(instance)).collect();
+            known.into_iter().for_each(|instance| forget(view, index, instance));
+            for registration in all {
+                let instance = registration.instance;
+                view.register(registration);
+                ask_for_snapshot(host, instance).await;
             }
         }
     }
+}
 
-    fn gone(&mut self, instance: InstanceRef) {
-        self.view.unregister(instance);
-        self.index.forget(instance);
-    }
+fn forget(view: &mut View, index: &mut Index, instance: InstanceRef) {
+    view.unregister(instance);
+    index.forget(instance);
 }
 
 /// Only workers hold blocks. A snapshot that is not needed does no harm.
@@ -244,17 +278,36 @@ async fn ask_for_snapshot(host: &Host, instance: InstanceRef) {
     }
 }
 
-/// Puts what a subscription delivers into the mailbox. A mailbox message a few hundred times a second per instance is
-/// what the router is for; bursts wait in the subscription, which is bounded.
-async fn feed<T: Wire>(mut events: Subscription, router: ActorRef<RouterMessage>, wrap: fn(T) -> RouterMessage) {
-    while let Some(delivery) = events.next().await {
-        match wire::decode::<T>(&delivery.message.payload) {
-            Err(error) => tracing::warn!(subject = delivery.subject, %error, "event not understood"),
-            Ok(event) => {
-                if router.cast(wrap(event)).is_err() {
-                    break;
-                }
+/// What a subscription delivers, understood.
+fn events_of<T: Wire>(subscription: Subscription) -> impl Stream<Item = T> + Send {
+    stream::unfold(subscription, async |mut subscription| {
+        loop {
+            let delivery = subscription.next().await?;
+            match wire::decode::<T>(&delivery.message.payload) {
+                Err(error) => tracing::warn!(subject = delivery.subject, %error, "event not understood"),
+                Ok(event) => return Some((event, subscription)),
             }
         }
+    })
+}
+
+/// Puts what `source` says into the mailbox, everything that is there at once, and more when that was taken. Bursts wait in
+/// the source, which is bounded, and not in the mailbox, which is not.
+async fn feed<T>(
+    source: impl Stream<Item = T> + Send,
+    router: ActorRef<RouterMessage>,
+    wrap: fn(Batch<T>) -> RouterMessage,
+) {
+    let mut batches = std::pin::pin!(source.ready_chunks(BATCH_MAX));
+    while let Some(events) = batches.next().await {
+        let (_taken, taken) = oneshot::channel();
+        if router.cast(wrap(Batch { events, _taken })).is_err() {
+            break;
+        }
+        // An error is how it is told: the batch is dropped.
+        let _dropped = taken.await;
     }
 }
+
+#[cfg(test)]
+mod tests;

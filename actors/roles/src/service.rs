@@ -5,9 +5,12 @@
 
 use std::{future::Future, sync::Arc};
 
-use cluster_fabric::{Credit, Credits, Incoming, Request, StreamProtocol, Streams};
-use cluster_messages::InstanceRef;
+use cluster_fabric::{Credit, Credits, Incoming, Request, Responder, Sink, StreamProtocol, Streams, Wire};
+use cluster_messages::{ErrorKind, InstanceRef, RequestError};
 use tokio::task::{AbortHandle, JoinSet};
+
+#[cfg(test)]
+mod tests;
 
 /// Requests that may wait to be looked at. Looking takes microseconds, so this bounds bursts, not the queue.
 const UNSEEN_MAX: usize = 1024;
@@ -74,4 +77,25 @@ where
 async fn run(work: impl Future<Output = ()>, credit: Credit) {
     work.await;
     drop(credit);
+}
+
+/// Does what has to be done before a request can be accepted, then accepts or refuses it. An asker that gives up meanwhile
+/// ends `work` at once, and with it all that was taken for the request: nobody would hear of a refusal either.
+pub(crate) async fn admit<F: Wire, T>(
+    mut respond: Responder<F>,
+    frames_max: usize,
+    work: impl Future<Output = Result<T, RequestError>>,
+) -> Result<(T, Sink<F>), RequestError> {
+    let done = tokio::select! {
+        biased;
+        () = respond.abandoned() => Err(RequestError::new(ErrorKind::Cancelled, "the caller went away")),
+        done = work => done,
+    };
+    match done {
+        Ok(done) => Ok((done, respond.accept(frames_max))),
+        Err(error) => {
+            respond.refuse(error.clone());
+            Err(error)
+        }
+    }
 }

@@ -5,33 +5,32 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cluster_fabric::{Credits, Request, Sink};
-use cluster_messages::{
-    ActorPath, ErrorKind, FinishReason, GenerateFrame, Header, RequestError, TextFrame, TextInput, TextRequest,
-    TraceContext, Usage,
-};
+use cluster_fabric::{Closed, Credits, Request, Sink};
+use cluster_messages::{ActorPath, ErrorKind, Header, RequestError, TextFrame, TextRequest, TraceContext, Usage};
 use cluster_telemetry::{
     names::{attributes, spans},
     set_parent, traceparent_of,
 };
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
 use tokio::sync::Mutex;
-use tracing::Instrument;
+use tracing::{Instrument, field::Empty};
 
 use self::{
-    attempt::{Attempt, Tries},
-    choice::{Choice, text_logprob},
+    attempt::{Attempt, Errand, Reached, Tries},
+    choice_run::ChoiceRun,
     prepare::Prepared,
 };
 use crate::{
+    failure::{self, Phase},
     host::{Host, Registered},
     protocol::TextProtocol,
-    service::Service,
+    service::{Service, admit},
     supervisor::{Life, RoleSpec, spawn_linked},
 };
 
 mod attempt;
 mod choice;
+mod choice_run;
 mod prepare;
 #[cfg(test)]
 mod tests;
@@ -80,8 +79,9 @@ pub(crate) struct Shared {
 struct TokenizerActor;
 
 struct TokenizerState {
-    _service: Service,
+    // First, so that nobody is sent to a door that has just closed.
     _registered: Registered,
+    _service: Service,
 }
 
 impl Actor for TokenizerActor {
@@ -105,72 +105,67 @@ impl Actor for TokenizerActor {
         let handler = move |request| serve(shared.clone(), request);
         let _service = Service::start::<TextProtocol, _, _>(&streams, instance, credits, handler)?;
         let _registered = host.register(registration).await?;
-        Ok(TokenizerState { _service, _registered })
+        Ok(TokenizerState { _registered, _service })
     }
 }
 
 async fn serve(shared: Arc<Shared>, request: Request<TextProtocol>) {
     let Request { header, open, respond } = request;
-    let begun = begin(&shared, header, open).await;
-    match begun {
-        Err(error) => respond.refuse(error),
-        Ok((prepared, header, attempts)) => {
-            let sink = respond.accept(FRAMES_MAX);
-            run(&shared, &prepared, &header, attempts, sink).await;
-        }
+    // A refusal is the gateway's to record; what failed is in the span of the part that did.
+    if let Ok(((prepared, attempts), sink)) = admit(respond, FRAMES_MAX, begin(&shared, &header, open)).await {
+        run(&shared, &prepared, &header, attempts, sink).await;
     }
 }
 
 /// Encodes, and has every choice admitted somewhere, before the client is told that it is.
 async fn begin(
     shared: &Shared,
-    header: Header,
+    header: &Header,
     request: TextRequest,
-) -> Result<(Prepared, Header, Vec<(Attempt, Tries)>), RequestError> {
-    let span = tracing::info_span!(
-        spans::TOKENIZER_ENCODE,
-        instance = %shared.life.instance.path,
-        { attributes::INPUT_TOKENS } = tracing::field::Empty,
-    );
-    set_parent(&span, &header.trace.traceparent);
-    let prepared = prepare(shared, request).instrument(span.clone()).await?;
-    span.record(attributes::INPUT_TOKENS, prepared.prompt.len());
-    drop(span);
-    let first_choices = (0..prepared.request.choices.max(1)).map(|index| {
-        let (header, prepared) = (&header, &prepared);
+) -> Result<(Prepared, Vec<(Attempt, Tries)>), RequestError> {
+    let prepared = prepare(shared, header, request).await?;
+    let first_attempts = (0..prepared.request.choices.max(1)).map(|index| {
+        let errand = Errand {
+            shared,
+            prepared: &prepared,
+            header,
+            index,
+        };
         async move {
             let mut tries = Tries::default();
-            let attempt = tries.open(shared, prepared, header, index, &[]).await?;
+            let attempt = tries.open(errand, Reached::default()).await?;
             Ok::<_, RequestError>((attempt, tries))
         }
     });
-    let attempts = futures::future::try_join_all(first_choices).await?;
-    Ok((prepared, header, attempts))
+    let attempts = futures::future::try_join_all(first_attempts).await?;
+    Ok((prepared, attempts))
 }
 
-async fn prepare(shared: &Shared, request: TextRequest) -> Result<Prepared, RequestError> {
-    let bytes = match &request.input {
-        TextInput::Chat(chat) => chat.messages.iter().map(content_bytes).sum(),
-        TextInput::Text(text) => text.len(),
-        TextInput::Tokens(_) => 0,
-    };
+async fn prepare(shared: &Shared, header: &Header, request: TextRequest) -> Result<Prepared, RequestError> {
+    let span = tracing::info_span!(
+        spans::TOKENIZER_ENCODE,
+        instance = %shared.life.instance.path,
+        { attributes::INPUT_TOKENS } = Empty,
+        { attributes::ERROR_TYPE } = Empty,
+    );
+    set_parent(&span, &header.trace.traceparent);
+    let prepared = encode(shared, request).instrument(span.clone()).await;
+    failure::note(&span, &prepared);
+    if let Ok(prepared) = &prepared {
+        span.record(attributes::INPUT_TOKENS, prepared.prompt.len());
+    }
+    prepared
+}
+
+async fn encode(shared: &Shared, request: TextRequest) -> Result<Prepared, RequestError> {
     // The cluster clock starts at the time of day.
     let now_s = shared.host.fabric.clock.now() / 1000;
-    if bytes <= INLINE_BYTES_MAX {
+    if prepare::size_of(&request.input) <= INLINE_BYTES_MAX {
         return shared.model.prepare(request, now_s);
     }
     let model = shared.model.clone();
     let encoded = tokio::task::spawn_blocking(move || model.prepare(request, now_s)).await;
     encoded.unwrap_or_else(|_| Err(RequestError::new(ErrorKind::Internal, "encoding the prompt failed")))
-}
-
-fn content_bytes(message: &cluster_messages::ChatMessage) -> usize {
-    use cluster_messages::{Content, Part};
-    match &message.content {
-        None => 0,
-        Some(Content::Text(text)) => text.len(),
-        Some(Content::Parts(parts)) => parts.iter().map(|Part::Text(text)| text.len()).sum(),
-    }
 }
 
 /// The gateway's stream, shared by the choices of one request.
@@ -186,22 +181,29 @@ async fn run(
     let span = tracing::info_span!(
         spans::TOKENIZER_DECODE,
         instance = %shared.life.instance.path,
-        { attributes::OUTPUT_TOKENS } = tracing::field::Empty,
+        { attributes::OUTPUT_TOKENS } = Empty,
+        { attributes::ERROR_TYPE } = Empty,
     );
     set_parent(&span, &header.trace.traceparent);
+    let phase = Phase::new(span);
     let stopped = sink.stopped();
     let out = Mutex::new(sink);
-    let work = answer(shared, prepared, header, attempts, &out).instrument(span.clone());
+    let work = answer(shared, prepared, header, attempts, &out).instrument(phase.span().clone());
     let result = tokio::select! {
         result = work => result,
-        () = stopped => Err(cancelled()),
+        () = stopped => Err(closed(shared, header)),
     };
     if let Ok(usage) = &result {
-        span.record(attributes::OUTPUT_TOKENS, usage.completion_tokens);
+        phase.span().record(attributes::OUTPUT_TOKENS, usage.completion_tokens);
     }
+    // Over before the client hears of it: whoever reads the trace after the answer finds it there.
+    phase.end(&result);
     let mut sink = out.into_inner();
     let end = match result {
-        Ok(usage) => sink.send(TextFrame::Usage(usage)).await.map_err(|_| cancelled()),
+        Ok(usage) => sink
+            .send(TextFrame::Usage(usage))
+            .await
+            .map_err(|_| closed(shared, header)),
         Err(error) => Err(error),
     };
     sink.finish(end);
@@ -215,18 +217,18 @@ async fn answer(
     out: &Out,
 ) -> Result<Usage, RequestError> {
     let prompt_tokens = prepared.prompt.len() as u32;
-    send(out, TextFrame::Admitted { prompt_tokens }).await?;
     let choices = attempts.into_iter().enumerate().map(|(index, (attempt, tries))| {
-        let run = ChoiceRun {
+        let errand = Errand {
             shared,
             prepared,
             header,
             index: index as u32,
-            out,
-            tries,
         };
-        run.to_the_end(attempt)
+        ChoiceRun::new(errand, out, tries).run_to_end(attempt)
     });
+    send(out, TextFrame::Admitted { prompt_tokens })
+        .await
+        .map_err(|Closed| closed(shared, header))?;
     let usages = futures::future::try_join_all(choices).await?;
     Ok(usages.into_iter().fold(
         Usage {
@@ -242,126 +244,12 @@ async fn answer(
     ))
 }
 
-/// One choice on its way.
-struct ChoiceRun<'a> {
-    shared: &'a Shared,
-    prepared: &'a Prepared,
-    header: &'a Header,
-    index: u32,
-    out: &'a Out,
-    tries: Tries,
+async fn send(out: &Out, frame: TextFrame) -> Result<(), Closed> {
+    out.lock().await.send(frame).await
 }
 
-impl ChoiceRun<'_> {
-    async fn to_the_end(mut self, mut attempt: Attempt) -> Result<Usage, RequestError> {
-        let (shared, prepared) = (self.shared, self.prepared);
-        let tokenizer = &shared.model.tokenizer;
-        let mut choice = Choice::new(self.index, tokenizer, &prepared.request.stop, &prepared.stop_tokens);
-        let mut cached_tokens = None;
-        if prepared.request.echo && prepared.request.logprobs.is_none() {
-            self.send_echo(Vec::new()).await?;
-        }
-        loop {
-            let error = match self.follow(&mut choice, &mut attempt, &mut cached_tokens).await {
-                Ok(()) => break,
-                Err(error) => error,
-            };
-            if !self.tries.another_after(&attempt, &error) {
-                return Err(error);
-            }
-            tracing::info!(request = %self.header.request, from = %attempt.decode, %error, "request moves");
-            drop(attempt);
-            shared.host.metrics.request_migrated();
-            attempt = self
-                .tries
-                .open(shared, prepared, self.header, self.index, choice.tokens())
-                .await?;
-        }
-        let completion_tokens = if prepared.max_tokens == 0 {
-            0
-        } else {
-            choice.tokens().len() as u32
-        };
-        Ok(Usage {
-            completion_tokens,
-            cached_tokens: cached_tokens.unwrap_or(0),
-            ..Usage::default()
-        })
-    }
-
-    /// Relays one attempt's frames until the choice has ended.
-    async fn follow(
-        &self,
-        choice: &mut Choice<'_>,
-        attempt: &mut Attempt,
-        cached: &mut Option<u32>,
-    ) -> Result<(), RequestError> {
-        while let Some(frame) = attempt.stream.next().await {
-            match frame? {
-                GenerateFrame::Started { cached_tokens } => {
-                    cached.get_or_insert(cached_tokens);
-                }
-                GenerateFrame::Prompt(entries) => self.send_echo(entries).await?,
-                GenerateFrame::Tokens(_) if self.prepared.max_tokens == 0 => {}
-                GenerateFrame::Tokens(tokens) => {
-                    let progress = choice.push(tokens);
-                    self.send_all([progress.delta]).await?;
-                    if progress.stopped {
-                        attempt.stream.stop();
-                        return self.send_all(choice.finish(FinishReason::Stop, true)).await;
-                    }
-                }
-                GenerateFrame::Finished { reason, .. } => return self.send_all(choice.finish(reason, false)).await,
-            }
-        }
-        Err(RequestError::new(
-            ErrorKind::Lost,
-            "the stream of tokens ended without a finish",
-        ))
-    }
-
-    /// The prompt as the first text of the answer, with log-probabilities if there are any.
-    async fn send_echo(&self, entries: Vec<Option<cluster_messages::TokenLogprobs>>) -> Result<(), RequestError> {
-        let tokenizer = &self.shared.model.tokenizer;
-        let tokens = &self.prepared.prompt;
-        let logprobs = tokens
-            .iter()
-            .zip(&entries)
-            .map(|(id, entry)| text_logprob(tokenizer, *id, entry.as_ref()));
-        let text = match &self.prepared.request.input {
-            TextInput::Text(text) => text.clone(),
-            _ => {
-                let mut detokenizer = tokenizer.detokenizer(true);
-                let text = detokenizer.push(tokens);
-                text + &detokenizer.finish()
-            }
-        };
-        send(
-            self.out,
-            TextFrame::Delta {
-                choice: self.index,
-                text,
-                logprobs: logprobs.collect(),
-                tokens: 0,
-            },
-        )
-        .await
-    }
-
-    async fn send_all(&self, frames: impl IntoIterator<Item = Option<TextFrame>>) -> Result<(), RequestError> {
-        for frame in frames.into_iter().flatten() {
-            send(self.out, frame).await?;
-        }
-        Ok(())
-    }
-}
-
-async fn send(out: &Out, frame: TextFrame) -> Result<(), RequestError> {
-    out.lock().await.send(frame).await.map_err(|_| cancelled())
-}
-
-fn cancelled() -> RequestError {
-    RequestError::new(ErrorKind::Cancelled, "the caller went away")
+fn closed(shared: &Shared, header: &Header) -> RequestError {
+    failure::closed(&*shared.host.fabric.clock, header.deadline)
 }
 
 /// The trace context that makes a peer's span a child of `span`.

@@ -9,13 +9,13 @@ use cluster_engine::{Config, ModelFactory};
 use cluster_fabric::{Credits, Message, Request, StreamProtocol};
 use cluster_messages::{
     ActorPath, BlockHash, CachedPage, Capacity, Fetch, Fingerprint, KvEvent, KvEventKind, LoadReport, Registration,
-    Role, Store,
+    RequestError, Role, Store,
 };
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
 use tokio::{sync::mpsc, task::AbortHandle};
 
 use crate::{
-    engine_host::{EngineHandle, EngineOutputs},
+    engine_host::{EngineHandle, EngineOutputs, RunningJob},
     host::{Host, Registered},
     peers::Peers,
     service::Service,
@@ -65,6 +65,17 @@ pub struct WorkerParts {
     pub(crate) life: Life,
     pub(crate) engine: EngineHandle,
     pub(crate) tier: Option<Tier>,
+}
+
+impl WorkerParts {
+    /// Answers a job that asks for pages of a lower tier.
+    pub(crate) async fn look_up(&self, job: &RunningJob, hashes: Vec<BlockHash>) -> Result<(), RequestError> {
+        let pages = match &self.tier {
+            Some(tier) => tier.fetch(hashes).await,
+            None => Vec::new(),
+        };
+        job.provide(pages)
+    }
 }
 
 /// How to start a worker.
@@ -139,8 +150,9 @@ impl<R: WorkerRole> Actor for WorkerActor<R> {
 
 /// A running worker. Dropping it ends everything it started.
 pub(crate) struct Worker {
-    _service: Service,
+    // First, so that nobody is sent to a door that has just closed.
     _registered: Registered,
+    _service: Service,
     _tasks: Tasks,
 }
 

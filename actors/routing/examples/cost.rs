@@ -82,10 +82,10 @@ fn main() {
         let route = route(held[..prompt_blocks].to_vec());
         let mut state = PolicyState::default();
         let started = Instant::now();
-        for _ in 0..ROUNDS {
+        for ticket in 0..ROUNDS {
             let decision = choose(&route, &view, &index, Policy::kv_aware(), &mut state).expect("instances are there");
-            let ticket = view.begin(&route, &decision);
-            view.end(ticket);
+            view.begin(ticket.into(), &route, &decision);
+            view.end(ticket.into());
         }
         let decision_us = started.elapsed().as_secs_f64() * 1e6 / f64::from(ROUNDS);
         println!(

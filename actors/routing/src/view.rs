@@ -1,17 +1,21 @@
 //! Who serves, how busy they say they are, and what this router has sent them itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use cluster_messages::{
     ActorPath, Deadline, Epoch, InstanceRef, LoadReport, Registration, Role, Route, RouteDecision, SamplePoint,
 };
+
+/// Ends that may wait for their beginnings. Only messages that overtook each other between nodes are here, for a moment.
+const EARLY_ENDS_MAX: usize = 256;
 
 /// Who serves and how busy they are.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     instances: BTreeMap<ActorPath, Seen>,
     flights: BTreeMap<u64, Flight>,
-    next_ticket: u64,
+    /// Tickets that ended before they began, the oldest first.
+    early_ends: VecDeque<u64>,
 }
 
 /// One instance as this router sees it.
@@ -110,31 +114,55 @@ impl View {
         }
     }
 
-    /// Counts a decision as load until [`View::end`] is called with the ticket, or the request's deadline passes.
-    pub fn begin(&mut self, route: &Route, decision: &RouteDecision) -> u64 {
+    /// Counts a decision as load until [`View::end`] is called with the ticket, or the request's deadline passes. The
+    /// ticket is the asker's, who can therefore end what it never got an answer to; an end that came first counts.
+    pub fn begin(&mut self, ticket: u64, route: &Route, decision: &RouteDecision) {
+        if let Some(place) = self.early_ends.iter().position(|early| *early == ticket) {
+            self.early_ends.remove(place);
+            return;
+        }
         let flight = Flight {
             decode: decision.decode,
             prefill: decision.prefill,
             deadline: route.header.deadline,
         };
+        self.remove(ticket);
         self.count(&flight, |in_flight| in_flight + 1);
-        self.next_ticket += 1;
-        self.flights.insert(self.next_ticket, flight);
-        self.next_ticket
+        self.flights.insert(ticket, flight);
     }
 
-    /// The work of a decision is over. Called again, or for a ticket of an earlier router, it changes nothing.
-    pub fn end(&mut self, ticket: u64) {
-        if let Some(flight) = self.flights.remove(&ticket) {
-            self.count(&flight, |in_flight| in_flight.saturating_sub(1));
+    /// The prefill instance has done its part of a decision. Called again it changes nothing.
+    pub fn end_prefill(&mut self, ticket: u64) {
+        let prefill = self.flights.get_mut(&ticket).and_then(|flight| flight.prefill.take());
+        if let Some(seen) = prefill.and_then(|prefill| self.live(prefill)) {
+            seen.in_flight = seen.in_flight.saturating_sub(1);
         }
+    }
+
+    /// The work of a decision is over. Called again it changes nothing.
+    pub fn end(&mut self, ticket: u64) {
+        if self.remove(ticket) {
+            return;
+        }
+        if self.early_ends.len() == EARLY_ENDS_MAX {
+            self.early_ends.pop_front();
+        }
+        self.early_ends.push_back(ticket);
+    }
+
+    fn remove(&mut self, ticket: u64) -> bool {
+        let Some(flight) = self.flights.remove(&ticket) else {
+            return false;
+        };
+        self.count(&flight, |in_flight| in_flight.saturating_sub(1));
+        true
     }
 
     /// Ends what nobody waits for any longer; `now` is on the clock of the deadlines.
     pub fn expire(&mut self, now: Deadline) {
         let over = self.flights.iter().filter(|(_, flight)| flight.deadline < now);
         for ticket in over.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
-            self.end(ticket);
+            self.remove(ticket);
         }
     }
 

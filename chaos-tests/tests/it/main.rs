@@ -1,6 +1,7 @@
 //! One binary for all tests of whole clusters.
 
 mod architecture;
+mod echo;
 mod equality;
 mod faults;
 mod overload;

@@ -3,133 +3,206 @@
 use std::time::Duration;
 
 use cluster_fabric::Stream;
-use cluster_messages::{ErrorKind, Generate, GenerateFrame, Header, InstanceRef, RequestError, Route, RouteDecision};
+use cluster_messages::{
+    ErrorKind, Generate, GenerateFrame, Header, InstanceRef, RequestError, Route, RouteDecision, TraceContext,
+};
 
 use super::{Shared, prepare::Prepared};
 use crate::{peers::Routed, protocol::GenerateProtocol};
 
-/// Instances tried for one choice before giving up.
-const TRIES_MAX: u32 = 6;
-/// How long a request that lost its instance waits for another one to appear. The restart of a worker takes less.
+#[cfg(test)]
+mod tests;
+
+/// Lives that one choice may cost without a token of progress. A request that kills whoever takes it must not go round
+/// the whole cluster.
+const LIVES_MAX: u32 = 3;
+/// How long a request that lost its instance waits for another one to appear or to have room. A worker's restart takes less.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Between two looks for another instance.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// One choice of one request: what an attempt is made for.
+#[derive(Clone, Copy)]
+pub(crate) struct Errand<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) prepared: &'a Prepared,
+    pub(crate) header: &'a Header,
+    pub(crate) index: u32,
+}
+
+/// What of its answer the client has already.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Reached<'a> {
+    pub(crate) tokens: &'a [u32],
+    pub(crate) has_echo: bool,
+}
 
 /// A stream that was accepted, and the router's note that it runs.
 pub(crate) struct Attempt {
     pub(crate) stream: Stream<GenerateFrame>,
     pub(crate) decode: InstanceRef,
-    pub(crate) prefill: Option<InstanceRef>,
+    prefill: Option<InstanceRef>,
+    /// Where it is in the trace, once it has started.
+    run: TraceContext,
     /// Tells the router when the attempt is over.
-    _routed: Routed,
+    routed: Routed,
+}
+
+impl Attempt {
+    /// The prompt is done; a prefill instance has no more work with it.
+    pub(crate) fn started(&mut self, run: TraceContext) {
+        self.run = run;
+        if self.prefill.is_some() {
+            self.routed.prefill_is_done();
+        }
+    }
 }
 
 /// Who failed one choice so far, and how.
 #[derive(Default)]
 pub(crate) struct Tries {
-    count: u32,
+    /// Lives it cost since the last progress.
+    lives: u32,
+    /// How often it was moved, and from which run.
+    moves: u32,
+    moved_from: TraceContext,
     /// Instances to avoid while there are others.
-    failed: Vec<InstanceRef>,
+    avoid: Vec<InstanceRef>,
     /// What the last instance failed with. While there is none, nobody has lost this request, and the client is told at
     /// once that there is no room or nobody to serve it.
     fault: Option<RequestError>,
+    /// The first door that had no room.
+    full: Option<RequestError>,
+    /// Since when nobody has had room for it, in milliseconds of the cluster clock.
+    crowded_since: Option<u64>,
 }
 
 impl Tries {
-    /// An accepted attempt failed with `error`. Whether another one makes sense.
-    pub(crate) fn another_after(&mut self, attempt: &Attempt, error: &RequestError) -> bool {
-        // Which of the two failed is not known: a decode instance passes on what its prefill instance died of.
-        self.note([Some(attempt.decode), attempt.prefill], error);
-        error.kind.is_instance_fault() && self.count < TRIES_MAX
-    }
-
-    fn note(&mut self, by: [Option<InstanceRef>; 2], error: &RequestError) {
-        self.failed.extend(by.into_iter().flatten());
-        self.fault = Some(error.clone());
-    }
-
-    /// Opens a stream for choice `index`, after `sent` tokens of its answer.
-    pub(crate) async fn open(
+    /// An accepted attempt failed with `error`, after some progress or none. Whether another one makes sense.
+    pub(crate) fn another_after(
         &mut self,
-        shared: &Shared,
-        prepared: &Prepared,
-        header: &Header,
-        index: u32,
-        sent: &[u32],
-    ) -> Result<Attempt, RequestError> {
-        let clock = &shared.host.fabric.clock;
-        let patience = clock.deadline_in(PATIENCE).min(header.deadline);
+        attempt: &Attempt,
+        error: &RequestError,
+        has_progressed: bool,
+        now_ms: u64,
+    ) -> bool {
+        let is_another = self.broke_off([Some(attempt.decode), attempt.prefill], error, has_progressed, now_ms);
+        if is_another {
+            self.moves += 1;
+            self.moved_from = attempt.run.clone();
+        }
+        is_another
+    }
+
+    /// `by` failed while they worked. Which of them is not known: a decode instance passes on what its prefill instance
+    /// died of.
+    fn broke_off(
+        &mut self,
+        by: [Option<InstanceRef>; 2],
+        error: &RequestError,
+        has_progressed: bool,
+        now_ms: u64,
+    ) -> bool {
+        if has_progressed {
+            (self.lives, self.crowded_since) = (0, None);
+        }
+        self.avoid.extend(by.into_iter().flatten());
+        self.fault = Some(error.clone());
+        if error.kind == ErrorKind::Overloaded {
+            // A prefill instance had no room for what a decode instance had taken.
+            let since = *self.crowded_since.get_or_insert(now_ms);
+            return Duration::from_millis(now_ms.saturating_sub(since)) < PATIENCE;
+        }
+        self.crowded_since = None;
+        self.lives += 1;
+        error.kind.is_instance_fault() && self.lives < LIVES_MAX
+    }
+
+    /// `by` did not take the request. An error when no other should be asked.
+    fn refused(&mut self, by: InstanceRef, error: RequestError) -> Result<(), RequestError> {
+        self.avoid.push(by);
+        match error.kind {
+            ErrorKind::Overloaded => {
+                self.full.get_or_insert(error);
+                return Ok(());
+            }
+            // Nobody is there any longer, so this cannot be the request's doing.
+            ErrorKind::Unavailable => {}
+            ErrorKind::Lost | ErrorKind::Internal => self.lives += 1,
+            _ => return Err(error),
+        }
+        self.fault = Some(error.clone());
+        if self.lives < LIVES_MAX { Ok(()) } else { Err(error) }
+    }
+
+    /// Nobody can serve now. A request that was lost by somebody waits for a new life or for room, and asks those again
+    /// that refused it.
+    fn unrouted(&mut self, error: RequestError, is_too_late: bool) -> Result<(), RequestError> {
+        self.avoid.clear();
+        match &self.fault {
+            Some(_) if !is_too_late && matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Overloaded) => Ok(()),
+            Some(fault) => Err(fault.clone()),
+            None => Err(self.full.take().unwrap_or(error)),
+        }
+    }
+
+    /// Opens a stream for `errand`, whose answer the client has as far as `reached`.
+    pub(crate) async fn open(&mut self, errand: Errand<'_>, reached: Reached<'_>) -> Result<Attempt, RequestError> {
+        let clock = &errand.shared.host.fabric.clock;
+        let patience = clock.deadline_in(PATIENCE).min(errand.header.deadline);
+        if self.crowded_since.is_some() {
+            clock.sleep(LOOK_AGAIN).await;
+        }
         loop {
-            let (decision, routed) = match self.route(shared, prepared, header).await {
-                Ok(routing) => routing,
+            match self.route(errand).await {
                 Err(error) => {
-                    self.may_wait(error, clock.remaining(patience).is_zero())?;
+                    self.unrouted(error, clock.remaining(patience).is_zero())?;
                     clock.sleep(LOOK_AGAIN).await;
-                    continue;
                 }
-            };
-            self.count += 1;
-            let RouteDecision { decode, prefill, .. } = decision;
-            match open_at(shared, prepared, header, index, sent, &decision).await {
-                Ok(stream) => {
-                    return Ok(Attempt {
-                        stream,
-                        decode,
-                        prefill,
-                        _routed: routed,
-                    });
-                }
-                Err(error) if error.kind.is_instance_fault() && self.count < TRIES_MAX => {
-                    self.note([Some(decode), None], &error);
-                }
-                Err(error) => return Err(error),
+                Ok((decision, routed)) => match self.open_at(errand, reached, &decision).await {
+                    Err(error) => self.refused(decision.decode, error)?,
+                    Ok(stream) => {
+                        return Ok(Attempt {
+                            stream,
+                            decode: decision.decode,
+                            prefill: decision.prefill,
+                            run: TraceContext::default(),
+                            routed,
+                        });
+                    }
+                },
             }
         }
     }
 
-    /// Nobody can serve now. A request that was lost by somebody waits for a new life, or tries those again that failed.
-    fn may_wait(&mut self, error: RequestError, is_too_late: bool) -> Result<(), RequestError> {
-        self.failed.clear();
-        match &self.fault {
-            Some(_) if !is_too_late && error.kind == ErrorKind::Unavailable => Ok(()),
-            Some(fault) => Err(fault.clone()),
-            None => Err(error),
-        }
-    }
-
-    async fn route(
-        &self,
-        shared: &Shared,
-        prepared: &Prepared,
-        header: &Header,
-    ) -> Result<(RouteDecision, Routed), RequestError> {
+    async fn route(&self, errand: Errand<'_>) -> Result<(RouteDecision, Routed), RequestError> {
+        let prepared = errand.prepared;
         let query = Route {
-            header: header.clone(),
+            header: errand.header.clone(),
             blocks: prepared.blocks.clone(),
             prompt_tokens: prepared.prompt.len() as u32,
-            exclude: self.failed.clone(),
+            exclude: self.avoid.clone(),
         };
-        shared.host.peers.route(query).await
+        errand.shared.host.peers.route(query).await
     }
-}
 
-async fn open_at(
-    shared: &Shared,
-    prepared: &Prepared,
-    header: &Header,
-    index: u32,
-    sent: &[u32],
-    decision: &RouteDecision,
-) -> Result<Stream<GenerateFrame>, RequestError> {
-    let generate = Generate {
-        header: header.clone(),
-        generation: prepared.generation(index, sent),
-        prefill: decision.prefill,
-    };
-    shared
-        .host
-        .fabric
-        .streams
-        .open::<GenerateProtocol>(decision.decode, header.clone(), generate)
-        .await
+    async fn open_at(
+        &self,
+        errand: Errand<'_>,
+        reached: Reached<'_>,
+        decision: &RouteDecision,
+    ) -> Result<Stream<GenerateFrame>, RequestError> {
+        let header = errand.header.clone();
+        let generate = Generate {
+            header: header.clone(),
+            generation: errand.prepared.generation(errand.index, reached),
+            prefill: decision.prefill,
+            attempt: self.moves,
+            moved_from: self.moved_from.clone(),
+        };
+        let streams = &errand.shared.host.fabric.streams;
+        streams
+            .open::<GenerateProtocol>(decision.decode, header, generate)
+            .await
+    }
 }

@@ -1,9 +1,12 @@
 //! A validated text request → token ids and limits, or the reason why not. Pure; nothing is reserved before it agrees.
 
 use cluster_messages::{
-    BlockHash, ErrorKind, Fingerprint, Generation, RequestError, Sampling, TextInput, TextRequest, blocks,
+    BlockHash, ChatMessage, Content, ErrorKind, Fingerprint, FinishReason, Generation, JsonText, Part, RequestError,
+    Sampling, TextInput, TextRequest, blocks,
 };
 use cluster_text::Tokenizer;
+
+use super::attempt::Reached;
 
 /// A model as the tokenizer sees it.
 pub struct TextModel {
@@ -96,13 +99,11 @@ impl TextModel {
 }
 
 impl Prepared {
-    /// The work of choice `index` after `sent` tokens of its answer.
-    pub(crate) fn generation(&self, index: u32, sent: &[u32]) -> Generation {
+    /// The work of choice `index`, whose answer the client has as far as `reached`.
+    pub(crate) fn generation(&self, index: u32, reached: Reached<'_>) -> Generation {
         let request = &self.request;
-        let mut tokens = Vec::with_capacity(self.prompt.len() + sent.len());
-        tokens.extend_from_slice(&self.prompt);
-        tokens.extend_from_slice(sent);
-        let wants_prompt = request.echo && index == 0 && sent.is_empty();
+        let tokens = [&self.prompt, reached.tokens].concat();
+        let wants_prompt = request.echo && !reached.has_echo;
         Generation {
             tokens,
             prompt_len: self.prompt.len() as u32,
@@ -120,6 +121,39 @@ impl Prepared {
             priority: request.priority,
         }
     }
+
+    /// Why an answer of these tokens is over, if it is: whoever takes it on would have nothing to do.
+    pub(crate) fn end_of(&self, tokens: &[u32]) -> Option<FinishReason> {
+        if tokens.last().is_some_and(|last| self.stop_tokens.contains(last)) {
+            return Some(FinishReason::Stop);
+        }
+        (self.max_tokens > 0 && tokens.len() >= self.max_tokens as usize).then_some(FinishReason::Length)
+    }
+}
+
+/// How much there is to render and encode, in bytes: what decides where it is done.
+pub(crate) fn size_of(input: &TextInput) -> usize {
+    match input {
+        TextInput::Text(text) => text.len(),
+        TextInput::Tokens(tokens) => size_of_val(tokens.as_slice()),
+        TextInput::Chat(chat) => {
+            let json = |text: &Option<JsonText>| text.as_ref().map_or(0, |text| text.0.len());
+            json(&chat.tools) + json(&chat.template_args) + chat.messages.iter().map(message_size).sum::<usize>()
+        }
+    }
+}
+
+fn message_size(message: &ChatMessage) -> usize {
+    let content = match &message.content {
+        None => 0,
+        Some(Content::Text(text)) => text.len(),
+        Some(Content::Parts(parts)) => parts.iter().map(|Part::Text(text)| text.len()).sum(),
+    };
+    let calls = message
+        .tool_calls
+        .iter()
+        .map(|call| call.name.len() + call.arguments.0.len());
+    content + message.reasoning.as_ref().map_or(0, String::len) + calls.sum::<usize>()
 }
 
 /// Choice 0 has the request's own seed, so that `n` does not change the first answer.

@@ -1,9 +1,10 @@
 use cluster_messages::{
-    ChatMessage, ChatPrompt, Content, Deadline, Fingerprint, RequestId, Sampling, TokenLogprobs, TokenOut,
+    ChatMessage, ChatPrompt, Content, Deadline, Fingerprint, FinishReason, JsonText, RequestId, Sampling, TextInput,
+    TokenLogprobs, TokenOut, ToolCall,
 };
 use cluster_text::{GgufVocabulary, Tokenizer, TokenizerSource};
 
-use super::*;
+use super::{choice::Choice, *};
 
 const EOS: u32 = 256;
 const TEMPLATE: &str = "{% for message in messages %}<|user|>{{ message.content }}<|end|>{% endfor %}";
@@ -134,18 +135,66 @@ fn a_moved_generation_carries_what_was_sent_and_scores_the_prompt_once() {
         ..text(3)
     };
     let prepared = model().prepare(request, 0).unwrap();
-    let first = prepared.generation(0, &[]);
+    let reached = |tokens, has_echo| Reached { tokens, has_echo };
+    let first = prepared.generation(0, Reached::default());
     assert_eq!(
         (first.tokens.len(), first.prompt_len, first.prompt_logprobs),
         (3, 3, Some(1))
     );
-    let moved = prepared.generation(0, &[7, 8]);
+    let moved = prepared.generation(0, reached(&[7, 8], true));
     assert_eq!(
         (moved.tokens.len(), moved.prompt_len, moved.prompt_logprobs),
         (5, 3, None)
     );
     assert_eq!(moved.sampling.seed, first.sampling.seed);
-    assert_ne!(prepared.generation(1, &[]).sampling.seed, first.sampling.seed);
+    let moved_before_its_first_token = prepared.generation(0, reached(&[], true));
+    assert_eq!(moved_before_its_first_token.prompt_logprobs, None);
+    let second = prepared.generation(1, Reached::default());
+    assert_ne!(second.sampling.seed, first.sampling.seed);
+    assert_eq!(second.prompt_logprobs, Some(1), "every choice is asked for its scores");
+}
+
+#[test]
+fn an_answer_that_is_complete_is_not_moved() {
+    let limited = TextRequest {
+        max_tokens: Some(3),
+        ..text(3)
+    };
+    let prepared = model().prepare(limited, 0).unwrap();
+    let ends: Vec<_> = [&[][..], &[7], &[7, EOS], &[EOS, 7], &[7, 8, 9]]
+        .iter()
+        .map(|tokens| prepared.end_of(tokens))
+        .collect();
+    let expected = [None, None, Some(FinishReason::Stop), None, Some(FinishReason::Length)];
+    assert_eq!(ends, expected);
+    let nothing = TextRequest {
+        max_tokens: Some(0),
+        ..text(3)
+    };
+    assert_eq!(model().prepare(nothing, 0).unwrap().end_of(&[]), None);
+}
+
+#[test]
+fn everything_that_is_rendered_or_encoded_counts_as_input() {
+    let message = ChatMessage {
+        content: Some(Content::Text("x".repeat(10))),
+        reasoning: Some("x".repeat(100)),
+        tool_calls: vec![ToolCall {
+            id: "1".into(),
+            name: "x".into(),
+            arguments: JsonText("x".repeat(999)),
+        }],
+        ..ChatMessage::default()
+    };
+    let chat = ChatPrompt {
+        messages: vec![message],
+        tools: Some(JsonText("x".repeat(10_000))),
+        template_args: Some(JsonText("x".repeat(100_000))),
+        ..ChatPrompt::default()
+    };
+    assert_eq!(prepare::size_of(&TextInput::Chat(chat)), 111_110);
+    assert_eq!(prepare::size_of(&TextInput::Tokens(vec![0; 10])), 40);
+    assert_eq!(prepare::size_of(&TextInput::Text("x".into())), 1);
 }
 
 /// Everything a choice says about `tokens`, arriving `step` at a time, with the end that the model gives it.
@@ -171,7 +220,10 @@ fn said(tokens: &[TokenOut], step: usize, stops: &[&str]) -> (String, bool, usiz
             break;
         }
     }
-    choice.finish(FinishReason::Stop, stopped).into_iter().for_each(&mut take);
+    choice
+        .finish(FinishReason::Stop, stopped)
+        .into_iter()
+        .for_each(&mut take);
     (text, stopped, entries)
 }
 

@@ -213,9 +213,9 @@ fn equal_costs_go_to_the_lower_load_and_then_the_lower_path() {
 fn a_burst_is_spread_before_any_report_arrives() {
     let mut scene = Scene::aggregated(4, Policy::kv_aware());
     let mut counts = [0; 4];
-    for _ in 0..20 {
+    for ticket in 0..20 {
         let decision = scene.decide(&route(2));
-        scene.view.begin(&route(2), &decision);
+        scene.view.begin(ticket, &route(2), &decision);
         counts[decision.decode.path.ordinal as usize] += 1;
     }
     assert_eq!(counts, [5; 4]);
@@ -273,14 +273,14 @@ fn prefill_and_decode_of_different_generations_models_or_layouts_never_pair() {
             change(&mut registration);
             scene.view.register(registration);
         }
-        for _ in 0..4 {
+        for ticket in 0..4 {
             let decision = scene.decide(&route(1));
             assert_ne!(
                 decision.decode.path.ordinal,
                 decision.prefill.unwrap().path.ordinal,
                 "{what}"
             );
-            scene.view.begin(&route(1), &decision);
+            scene.view.begin(ticket, &route(1), &decision);
         }
         scene.view.unregister(prefill(1));
         scene.view.unregister(decode(1));
@@ -402,9 +402,9 @@ fn equal_scenes_decide_equally() {
         let decide = |number: u32| {
             let route = route(number % 7);
             let decision = scene.decide(&route);
-            let ticket = scene.view.begin(&route, &decision);
+            scene.view.begin(number.into(), &route, &decision);
             if number.is_multiple_of(3) {
-                scene.view.end(ticket);
+                scene.view.end(number.into());
             }
             decision
         };

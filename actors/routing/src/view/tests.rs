@@ -78,11 +78,11 @@ fn a_new_life_starts_without_load_and_suspicion() {
     view.register(registration(instance(0, 1)));
     view.report(&report(instance(0, 1), 1, 5));
     view.set_suspected(instance(0, 1), true);
-    let ticket = view.begin(&route(10), &decision(instance(0, 1)));
+    view.begin(1, &route(10), &decision(instance(0, 1)));
     view.register(registration(instance(0, 2)));
     assert_eq!(load(&view, 0), 0);
     assert!(!view.instances[&ActorPath::new(Role::Decode, 0)].is_suspected);
-    view.end(ticket);
+    view.end(1);
     assert_eq!(load(&view, 0), 0, "the old life's work is not taken from the new one's");
 }
 
@@ -91,7 +91,7 @@ fn registering_again_in_the_same_life_keeps_what_is_known() {
     let mut view = View::new();
     view.register(registration(instance(0, 1)));
     view.set_draining(instance(0, 1), true);
-    view.begin(&route(10), &decision(instance(0, 1)));
+    view.begin(1, &route(10), &decision(instance(0, 1)));
     view.register(registration(instance(0, 1)));
     assert_eq!(load(&view, 0), 1);
     assert!(view.instances[&ActorPath::new(Role::Decode, 0)].is_draining);
@@ -113,11 +113,11 @@ fn the_larger_of_report_and_own_count_is_the_load() {
     let mut view = View::new();
     view.register(registration(instance(0, 1)));
     view.report(&report(instance(0, 1), 1, 1));
-    let tickets: Vec<_> = (0..5)
-        .map(|_| view.begin(&route(10), &decision(instance(0, 1))))
-        .collect();
+    for ticket in 0..5 {
+        view.begin(ticket, &route(10), &decision(instance(0, 1)));
+    }
     assert_eq!((load(&view, 0), view.in_flight()), (5, 5));
-    for ticket in tickets {
+    for ticket in 0..5 {
         view.end(ticket);
         view.end(ticket);
     }
@@ -128,12 +128,57 @@ fn the_larger_of_report_and_own_count_is_the_load() {
 fn work_whose_deadline_passed_is_no_load() {
     let mut view = View::new();
     view.register(registration(instance(0, 1)));
-    view.begin(&route(10), &decision(instance(0, 1)));
-    view.begin(&route(20), &decision(instance(0, 1)));
+    view.begin(1, &route(10), &decision(instance(0, 1)));
+    view.begin(2, &route(20), &decision(instance(0, 1)));
     view.expire(Deadline(10));
     assert_eq!(load(&view, 0), 2, "the deadline itself is in time");
     view.expire(Deadline(11));
     assert_eq!(load(&view, 0), 1);
     view.expire(Deadline(21));
     assert_eq!((load(&view, 0), view.in_flight()), (0, 0));
+}
+
+#[test]
+fn an_end_that_overtakes_its_beginning_leaves_nothing_behind() {
+    let mut view = View::new();
+    view.register(registration(instance(0, 1)));
+    view.end(7);
+    view.begin(7, &route(10), &decision(instance(0, 1)));
+    assert_eq!((load(&view, 0), view.in_flight()), (0, 0));
+    view.begin(7, &route(10), &decision(instance(0, 1)));
+    view.begin(7, &route(10), &decision(instance(0, 1)));
+    assert_eq!(
+        (load(&view, 0), view.in_flight()),
+        (1, 1),
+        "an end counts once, and so does a ticket"
+    );
+    view.end(7);
+    for ticket in 100..1000 {
+        view.end(ticket);
+    }
+    assert_eq!(view.early_ends.len(), EARLY_ENDS_MAX);
+}
+
+#[test]
+fn a_prefill_instance_is_free_before_the_answer_is_over() {
+    let prefill = InstanceRef {
+        path: ActorPath::new(Role::Prefill, 0),
+        epoch: Epoch(1),
+    };
+    let mut view = View::new();
+    view.register(registration(instance(0, 1)));
+    view.register(registration(prefill));
+    let both = RouteDecision {
+        prefill: Some(prefill),
+        ..decision(instance(0, 1))
+    };
+    view.begin(1, &route(10), &both);
+    let loads = |view: &View| (load(view, 0), view.instances[&prefill.path].load());
+    assert_eq!(loads(&view), (1, 1));
+    view.end_prefill(1);
+    view.end_prefill(1);
+    assert_eq!(loads(&view), (1, 0));
+    view.begin(2, &route(10), &both);
+    view.end(1);
+    assert_eq!(loads(&view), (1, 1), "what was ended by half is not ended twice");
 }
