@@ -99,9 +99,18 @@ impl Gateway {
         self.is_draining.store(true, Ordering::Relaxed);
     }
 
-    /// Ends every running request with an error event.
-    pub(crate) fn cut(&self) {
+    /// Ends every running request with an error event, now. A drain in progress does not wait any longer.
+    pub fn cut(&self) {
         self.cut.cancel();
+    }
+
+    pub(crate) async fn until_cut(&self) {
+        self.cut.cancelled().await;
+    }
+
+    /// Whether no request is between its head and its last byte.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.metrics.requests_in_flight().get() == 0
     }
 
     /// Answers one request. Every answer names its request in `x-request-id`.

@@ -12,7 +12,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
     task::{JoinError, JoinSet},
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 use crate::{gateway::Gateway, stall::StallGuard};
@@ -34,13 +34,13 @@ pub enum Drained {
 }
 
 /// Serves until `shutdown`, then drains: no new connections, no new requests on open ones, and running requests may
-/// finish within the grace time.
-pub async fn serve(listener: TcpListener, gateway: Arc<Gateway>, shutdown: impl Future<Output = ()>) -> Drained {
+/// finish within the grace time that `shutdown` yields, or until [`Gateway::cut`].
+pub async fn serve(listener: TcpListener, gateway: Arc<Gateway>, shutdown: impl Future<Output = Duration>) -> Drained {
     let mut shutdown = pin!(shutdown.fuse());
     let places = Arc::new(Semaphore::new(gateway.settings().connections_max));
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
-    loop {
+    let grace = loop {
         let accepted = async {
             let place = places
                 .clone()
@@ -51,7 +51,7 @@ pub async fn serve(listener: TcpListener, gateway: Arc<Gateway>, shutdown: impl 
         };
         let (place, accepted) = tokio::select! {
             biased;
-            () = &mut shutdown => break,
+            grace = &mut shutdown => break grace,
             Some(ended) = connections.join_next() => {
                 report(ended);
                 continue;
@@ -65,12 +65,12 @@ pub async fn serve(listener: TcpListener, gateway: Arc<Gateway>, shutdown: impl 
             }
             Err(error) => {
                 tracing::warn!(%error, "connection not accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+                sleep(ACCEPT_PAUSE).await;
             }
         }
-    }
+    };
     drop(listener);
-    drain(&gateway, graceful, connections).await
+    drain(&gateway, grace, graceful, connections).await
 }
 
 /// A panic ends its own connection and no other.
@@ -80,18 +80,31 @@ fn report(ended: Result<(), JoinError>) {
     }
 }
 
-async fn drain(gateway: &Gateway, graceful: GracefulShutdown, mut connections: JoinSet<()>) -> Drained {
+async fn drain(
+    gateway: &Gateway,
+    grace: Duration,
+    graceful: GracefulShutdown,
+    mut connections: JoinSet<()>,
+) -> Drained {
     gateway.start_draining();
     let mut ended = pin!(graceful.shutdown());
-    let drained = match timeout(gateway.settings().grace, &mut ended).await {
-        Ok(()) => Drained::Whole,
-        Err(_) => {
-            gateway.cut();
-            // Who does not even read its error event loses the connection.
-            let _ = timeout(FAREWELL, &mut ended).await;
-            Drained::Cut
-        }
+    let is_whole = tokio::select! {
+        biased;
+        () = &mut ended => true,
+        () = gateway.until_cut() => false,
+        () = sleep(grace) => false,
     };
+    // A connection that is merely kept open has lost nothing.
+    let drained = if is_whole || gateway.is_idle() {
+        Drained::Whole
+    } else {
+        Drained::Cut
+    };
+    if !is_whole {
+        gateway.cut();
+        // Who does not even read its error event loses the connection.
+        let _ = timeout(FAREWELL, &mut ended).await;
+    }
     connections.shutdown().await;
     drained
 }

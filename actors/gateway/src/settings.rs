@@ -23,8 +23,6 @@ pub struct Settings {
     pub stall_time: Duration,
     /// A stream that has nothing to say for this long says so.
     pub keep_alive: Duration,
-    /// How long running requests may go on once shutdown was asked for.
-    pub grace: Duration,
     /// Bounds of the request's fields.
     pub limits: Limits,
 }
@@ -40,7 +38,6 @@ impl Default for Settings {
             body_time: Duration::from_secs(30),
             stall_time: Duration::from_secs(60),
             keep_alive: Duration::from_secs(15),
-            grace: Duration::from_secs(30),
             limits: Limits::default(),
         }
     }

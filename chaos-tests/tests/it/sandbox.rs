@@ -173,7 +173,7 @@ impl Sandbox {
 
     /// Ends the cluster in order.
     pub(crate) async fn stop(self) {
-        timeout(FAR_TOO_LONG, self.running.shutdown())
+        timeout(FAR_TOO_LONG, self.running.shutdown(FAR_TOO_LONG))
             .await
             .expect("the cluster stops");
     }

@@ -70,8 +70,8 @@ impl Client {
         Ok(answer.into_inner().events.into_iter().map(Into::into).collect())
     }
 
-    /// Asks the cluster to finish what it has, for at most `grace_s`, and to end.
-    pub async fn shutdown(&mut self, grace_s: u32) -> Result<Drain, Fault> {
+    /// Asks the cluster to finish what it has, for at most `grace_s` or as long as its topology says, and to end.
+    pub async fn shutdown(&mut self, grace_s: Option<u32>) -> Result<Drain, Fault> {
         let answer = self.inner.shutdown(wire::ShutdownRequest { grace_s }).await?;
         Ok(answer.into_inner().into())
     }

@@ -42,7 +42,7 @@ same_fields! {
     Blocks = Blocks { used, cached, total }
     PlanView = GetPlanResponse { generation, text, json }
     Event = Event { sequence, at_unix_ms, kind, subject, message }
-    Drain = ShutdownResponse { in_flight }
+    Drain = ShutdownResponse { in_flight, grace_s }
 }
 
 impl From<Status> for wire::GetStatusResponse {

@@ -126,4 +126,6 @@ pub struct Event {
 pub struct Drain {
     /// Requests that were in flight when it began.
     pub in_flight: u32,
+    /// How long they may go on.
+    pub grace_s: u32,
 }

@@ -23,8 +23,8 @@ pub trait ControlPlane: Send + Sync + 'static {
     async fn trace(&self, request_id: &str) -> Result<String, Fault>;
     /// The events after `after_sequence`, oldest first.
     async fn events(&self, after_sequence: u64) -> Result<Vec<Event>, Fault>;
-    /// Begins to drain; the process ends when that is done or `grace` is over.
-    async fn shutdown(&self, grace: Duration) -> Result<Drain, Fault>;
+    /// Begins to drain; the process ends when that is done or `grace` is over. None: the topology's grace.
+    async fn shutdown(&self, grace: Option<Duration>) -> Result<Drain, Fault>;
 }
 
 /// The server could not be set up or broke down.
@@ -83,7 +83,10 @@ impl control_plane_server::ControlPlane for Service {
     }
 
     async fn shutdown(&self, request: Request<wire::ShutdownRequest>) -> Answer<wire::ShutdownResponse> {
-        let grace = Duration::from_secs(request.get_ref().grace_s.into());
+        let grace = request
+            .get_ref()
+            .grace_s
+            .map(|grace_s| Duration::from_secs(grace_s.into()));
         Ok(Response::new(self.0.shutdown(grace).await?.into()))
     }
 }

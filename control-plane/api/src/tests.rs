@@ -92,9 +92,10 @@ impl ControlPlane for Fixed {
         Ok(vec![event(after_sequence + 1), event(after_sequence + 2)])
     }
 
-    async fn shutdown(&self, grace: Duration) -> Result<Drain, Fault> {
+    async fn shutdown(&self, grace: Option<Duration>) -> Result<Drain, Fault> {
         Ok(Drain {
-            in_flight: u32::try_from(grace.as_secs()).unwrap(),
+            in_flight: 13,
+            grace_s: grace.map_or(14, |grace| u32::try_from(grace.as_secs()).unwrap()),
         })
     }
 }
@@ -123,7 +124,10 @@ async fn answers_arrive_as_they_were_given() {
     assert_eq!(client.status().await.unwrap(), status());
     assert_eq!(client.trace("1").await.unwrap(), "[]");
     assert_eq!(client.events(20).await.unwrap(), [event(21), event(22)]);
-    assert_eq!(client.shutdown(30).await.unwrap(), Drain { in_flight: 30 });
+    for (asked, grace_s) in [(Some(30), 30), (Some(0), 0), (None, 14)] {
+        let drain = client.shutdown(asked).await.unwrap();
+        assert_eq!(drain, Drain { in_flight: 13, grace_s });
+    }
     drop(client);
     running.stop.send(()).unwrap();
     running.server.await.unwrap();

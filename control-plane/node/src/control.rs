@@ -7,18 +7,18 @@ use cluster_api::{Blocks, ControlPlane, Drain, Event, Fault, FaultKind, Instance
 use cluster_gateway::{Frontend, Readiness};
 use cluster_messages::{ActorPath, RequestId, Role};
 use cluster_plan::Plan;
-use cluster_roles::{Board, ClusterFrontend, Instance as Seen, State};
+use cluster_roles::{Board, Instance as Seen, State};
 use cluster_telemetry::{Metrics, TraceStore};
 use tokio::sync::mpsc;
 
-use crate::events::EventLog;
+use crate::{entrance::Entrance, events::EventLog};
 
 /// What the API answers from.
 pub(crate) struct Control {
     pub(crate) plan: Plan,
     pub(crate) endpoint: String,
     pub(crate) board: Board,
-    pub(crate) frontend: Arc<ClusterFrontend>,
+    pub(crate) entrance: Arc<Entrance>,
     pub(crate) metrics: Metrics,
     pub(crate) traces: TraceStore,
     pub(crate) events: EventLog,
@@ -74,7 +74,7 @@ impl ControlPlane for Control {
             endpoint: self.endpoint.clone(),
             uptime_ms: self.started.elapsed().as_millis() as u64,
             generation: self.plan.generation,
-            ready: self.frontend.ready() == Readiness::Ready,
+            ready: self.entrance.ready() == Readiness::Ready,
             instances: instances
                 .iter()
                 .map(|(path, seen)| self.instance(*path, seen))
@@ -114,12 +114,14 @@ impl ControlPlane for Control {
         Ok(self.events.after(after_sequence))
     }
 
-    async fn shutdown(&self, grace: Duration) -> Result<Drain, Fault> {
+    async fn shutdown(&self, grace: Option<Duration>) -> Result<Drain, Fault> {
+        let grace = grace.unwrap_or(self.plan.limits.drain.into());
         let in_flight = self.metrics.requests_in_flight().get();
         // A node that is stopping already needs no second word.
         let _stopping = self.stop.send(grace);
         Ok(Drain {
             in_flight: in_flight.max(0) as u32,
+            grace_s: u32::try_from(grace.as_secs()).unwrap_or(u32::MAX),
         })
     }
 }

@@ -1,68 +1,84 @@
 //! What clients and operators connect to: the HTTP endpoint and the control-plane API.
 
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use cluster_api::ServeError;
 use cluster_fabric::Fabric;
 use cluster_gateway::{Drained, Environment, Gateway, Limits, Settings};
 use cluster_messages::RequestId;
 use cluster_plan::Plan;
-use cluster_roles::{ClusterFrontend, Host};
-use tokio::{net::TcpListener, task::JoinHandle};
-use tokio_util::sync::CancellationToken;
+use cluster_roles::Host;
+use tokio::{net::TcpListener, sync::oneshot};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::AbortOnDropHandle,
+};
 
-use crate::control::Control;
+use crate::{control::Control, entrance::Entrance};
 
-/// Both listeners, served.
+/// What is listened on before anything is served.
+pub(crate) struct Listeners {
+    pub(crate) endpoint: TcpListener,
+    pub(crate) api: TcpListener,
+}
+
+/// Both listeners, served. Dropping it closes both at once.
 pub(crate) struct Doors {
     pub(crate) endpoint: SocketAddr,
     pub(crate) api: SocketAddr,
-    stop_endpoint: CancellationToken,
-    stop_api: CancellationToken,
-    serving: JoinHandle<Drained>,
-    answering: JoinHandle<Result<(), ServeError>>,
+    gateway: Arc<Gateway>,
+    stop_endpoint: oneshot::Sender<Duration>,
+    stop_api: DropGuard,
+    serving: AbortOnDropHandle<Drained>,
+    answering: AbortOnDropHandle<Result<(), ServeError>>,
 }
 
 impl Doors {
     /// Starts to serve.
-    pub(crate) fn open(
-        host: &Host,
-        plan: &Plan,
-        frontend: Arc<ClusterFrontend>,
-        control: Control,
-        endpoint: TcpListener,
-        api: TcpListener,
-    ) -> io::Result<Self> {
-        let (stop_endpoint, stop_api) = (CancellationToken::new(), CancellationToken::new());
-        let environment = Arc::new(NodeEnvironment(host.fabric.clone()));
-        let gateway = Gateway::new(settings(plan), frontend, host.metrics.clone(), environment);
+    pub(crate) fn open(listeners: Listeners, gateway: Arc<Gateway>, control: Control) -> io::Result<Self> {
+        let Listeners { endpoint, api } = listeners;
+        let (endpoint_address, api_address) = (endpoint.local_addr()?, api.local_addr()?);
+        let (stop_endpoint, stopped) = oneshot::channel();
+        // Without a word the doors are being dropped, and the task with them.
+        let stopped = async { stopped.await.unwrap_or_default() };
+        let stop_api = CancellationToken::new();
+        let answering = cluster_api::serve(api, Arc::new(control), stop_api.clone().cancelled_owned());
         Ok(Self {
-            endpoint: endpoint.local_addr()?,
-            api: api.local_addr()?,
-            serving: tokio::spawn(cluster_gateway::serve(
-                endpoint,
-                gateway,
-                stop_endpoint.clone().cancelled_owned(),
-            )),
-            answering: tokio::spawn(cluster_api::serve(
-                api,
-                Arc::new(control),
-                stop_api.clone().cancelled_owned(),
-            )),
+            endpoint: endpoint_address,
+            api: api_address,
+            serving: spawn(cluster_gateway::serve(endpoint, gateway.clone(), stopped)),
+            answering: spawn(answering),
+            gateway,
             stop_endpoint,
-            stop_api,
+            stop_api: stop_api.drop_guard(),
         })
     }
 
-    /// Stops to accept, lets running requests end within the gateway's grace, then closes the API.
-    pub(crate) async fn close(self) -> Option<Drained> {
-        self.stop_endpoint.cancel();
+    /// What ends running requests early.
+    pub(crate) fn gateway(&self) -> &Arc<Gateway> {
+        &self.gateway
+    }
+
+    /// Stops to accept, lets running requests end within `grace`, then closes the API.
+    pub(crate) async fn close(self, grace: Duration) -> Option<Drained> {
+        // An error means that it has ended already, as the next line finds out.
+        let _ended = self.stop_endpoint.send(grace);
         let drained = self.serving.await.ok();
-        self.stop_api.cancel();
+        drop(self.stop_api);
         // The API's clients get their last answer; what else goes wrong with it no longer matters.
         let _ended = self.answering.await;
         drained
     }
+}
+
+fn spawn<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> AbortOnDropHandle<T> {
+    AbortOnDropHandle::new(tokio::spawn(task))
+}
+
+/// The gateway of `plan` before `entrance`.
+pub(crate) fn gateway(host: &Host, plan: &Plan, entrance: Arc<Entrance>) -> Arc<Gateway> {
+    let environment = Arc::new(NodeEnvironment(host.fabric.clone()));
+    Gateway::new(settings(plan), entrance, host.metrics.clone(), environment)
 }
 
 fn settings(plan: &Plan) -> Settings {
@@ -70,7 +86,6 @@ fn settings(plan: &Plan) -> Settings {
     Settings {
         requests_max: limits.requests_max as usize,
         request_time: limits.timeout.into(),
-        grace: limits.drain.into(),
         limits: Limits {
             body_bytes_max: limits.body_max.bytes() as usize,
             ..Limits::default()

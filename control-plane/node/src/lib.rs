@@ -8,9 +8,11 @@
 //! This is where models meet roles: below, workers do not know actors and actors do not know weights.
 #![warn(missing_docs)]
 
+mod actors;
 mod bench;
 mod control;
 mod doors;
+mod entrance;
 mod events;
 mod inventory;
 mod model;
@@ -23,5 +25,5 @@ mod start;
 pub use bench::{BenchError, BenchOptions, Measured, bench};
 pub use inventory::local as local_inventory;
 pub use model::{ModelError, ModelLocation, ServedModel};
-pub use running::{End, Running};
+pub use running::{Cut, End, Running};
 pub use start::{Options, StartError, plan_for, start};

@@ -1,15 +1,16 @@
 //! A cluster that runs in this process.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use cluster_fabric::Listening;
-use cluster_gateway::Drained;
-use cluster_messages::ActorPath;
+use cluster_gateway::{Drained, Gateway};
+use cluster_messages::{ActorPath, Role};
 use cluster_plan::Plan;
-use cluster_roles::{Board, Host, State, Supervisor};
-use tokio::{sync::mpsc, task::JoinHandle};
+use cluster_roles::{Board, Host, Instance, State};
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::doors::Doors;
+use crate::{actors::Actors, doors::Doors};
 
 /// Why a running cluster is about to end.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,38 +21,29 @@ pub enum End {
     Failed(ActorPath),
 }
 
+/// Ends all running requests, each with one error. A value of its own because `Running::shutdown` takes the cluster.
+#[derive(Clone)]
+pub struct Cut(Arc<Gateway>);
+
+impl Cut {
+    /// Does it; a drain in progress does not wait any longer.
+    pub fn now(&self) {
+        self.0.cut();
+    }
+}
+
 /// A running cluster. `shutdown` ends it in order; dropping it ends it at once.
 pub struct Running {
-    plan: Plan,
-    host: Host,
-    supervisor: Supervisor,
-    doors: Doors,
-    stop_asked: mpsc::UnboundedReceiver<Duration>,
-    following: JoinHandle<()>,
-    _calls: Listening,
+    pub(crate) plan: Plan,
+    pub(crate) host: Host,
+    pub(crate) doors: Doors,
+    pub(crate) actors: Actors,
+    pub(crate) stop_asked: mpsc::UnboundedReceiver<Duration>,
+    /// Kept until the end: they stop when they are dropped.
+    pub(crate) _attendants: (AbortOnDropHandle<()>, Listening),
 }
 
 impl Running {
-    pub(crate) fn new(
-        plan: Plan,
-        host: Host,
-        supervisor: Supervisor,
-        doors: Doors,
-        stop_asked: mpsc::UnboundedReceiver<Duration>,
-        following: JoinHandle<()>,
-        calls: Listening,
-    ) -> Self {
-        Self {
-            plan,
-            host,
-            supervisor,
-            doors,
-            stop_asked,
-            following,
-            _calls: calls,
-        }
-    }
-
     /// Where clients reach it.
     pub fn endpoint(&self) -> SocketAddr {
         self.doors.endpoint
@@ -79,7 +71,7 @@ impl Running {
 
     /// Ends an instance as a crash would, to see what follows.
     pub fn kill(&self, path: ActorPath) {
-        self.supervisor.kill(path);
+        self.actors.kill(path);
     }
 
     /// Waits until there is a reason to end.
@@ -87,18 +79,28 @@ impl Running {
         let board = self.host.board.clone();
         tokio::select! {
             Some(grace) = self.stop_asked.recv() => End::Asked(grace),
-            instances = board.wait_for(|all| all.values().any(|one| one.state == State::Failed)) => {
-                let failed = instances.iter().find(|(_, instance)| instance.state == State::Failed);
-                End::Failed(*failed.expect("it was waited for").0)
+            instances = board.wait_for(|all| lost(all).is_some()) => {
+                End::Failed(lost(&instances).expect("it was waited for"))
             }
         }
     }
 
-    /// Lets running requests end, then stops every instance. Returns what became of the requests.
-    pub async fn shutdown(self) -> Option<Drained> {
-        let drained = self.doors.close().await;
-        self.supervisor.stop().await;
-        self.following.abort();
+    /// Cuts running requests off, also during `shutdown`.
+    pub fn cut(&self) -> Cut {
+        Cut(self.doors.gateway().clone())
+    }
+
+    /// Lets running requests go on for at most `grace`, then stops every instance. Returns what became of the requests.
+    /// Dropped before its end, it ends everything at once.
+    pub async fn shutdown(self, grace: Duration) -> Option<Drained> {
+        let drained = self.doors.close(grace).await;
+        self.actors.stop().await;
         drained
     }
+}
+
+/// An instance that is down for good and that the cluster needs. A cache only saves work: without it all goes on.
+fn lost(instances: &BTreeMap<ActorPath, Instance>) -> Option<ActorPath> {
+    let mut failed = instances.iter().filter(|(_, instance)| instance.state == State::Failed);
+    failed.find(|(path, _)| path.role != Role::Cache).map(|(path, _)| *path)
 }

@@ -11,15 +11,18 @@ use cluster_fabric::{Entropy, Fabric, MemoryFabric, SystemClock, clock};
 use cluster_gateway::ModelCard;
 use cluster_messages::{ActorPath, NodeId, RequestError};
 use cluster_plan::{ModelFacts, Plan, plan};
-use cluster_roles::{Board, ClusterFrontend, Host, Instance, Peers, RestartPolicy, State, Supervisor};
+use cluster_roles::{Board, ClusterFrontend, Host, Instance, Peers, RestartPolicy, State};
 use cluster_telemetry::{Metrics, TraceStore};
 use cluster_topologies::{Problem, Resolved};
 use cluster_transfer::Exchange;
 use tokio::{net::TcpListener, sync::mpsc};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
+    actors::Actors,
     control::Control,
-    doors::Doors,
+    doors::{self, Doors, Listeners},
+    entrance::Entrance,
     events::EventLog,
     inventory,
     model::{ModelError, ModelLocation, ServedModel},
@@ -97,46 +100,50 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let started = Instant::now();
     let router = &options.topology.router;
     // Addresses first: a port that is taken should not cost the time of loading a model.
-    let endpoint = listen(router.host, options.port.unwrap_or(router.port), "--port").await?;
-    let api = listen(options.api.ip(), options.api.port(), "--api").await?;
+    let listeners = Listeners {
+        endpoint: listen(router.host, options.port.unwrap_or(router.port), "--port").await?,
+        api: listen(options.api.ip(), options.api.port(), "--api").await?,
+    };
     let model = load(&options).await?;
     let plan = plan_for(&options.topology, &model.facts)?;
 
     let host = host(&plan, options.entropy.clone()).await?;
     let calls = host.fabric.directory.listen().await.map_err(runtime)?;
-    let supervisor = Supervisor::start(host.clone(), restart_policy(&plan))
-        .await
-        .map_err(runtime)?;
+    // From here on things run. Whatever fails below drops their owners, which ends them.
+    let actors = Actors::start(&host, restart_policy(&plan)).await.map_err(runtime)?;
     let events = EventLog::default();
-    let following = tokio::spawn(events.clone().follow(host.board.clone(), host.fabric.clock.clone()));
+    let following = events.clone().follow(host.board.clone(), host.fabric.clock.clone());
+    let following = AbortOnDropHandle::new(tokio::spawn(following));
     let frontend = Arc::new(ClusterFrontend::new(host.clone(), cards(&plan, &model, &host.fabric)));
     let (model, text) = model.into_parts(&plan);
     for spec in specs::of_plan(&plan, &model, &Arc::new(text)) {
-        supervisor.take(spec);
+        actors.take(spec);
     }
-    if let Err(error) = prove(&host, &frontend).await {
-        following.abort();
-        supervisor.stop().await;
-        return Err(error);
-    }
+    prove(&host, &frontend).await?;
+    let entrance = Arc::new(Entrance::new(frontend, host.peers.clone(), &plan));
 
-    let endpoint_address = endpoint.local_addr().map_err(runtime)?;
-    let (stop_in, stop_asked) = mpsc::unbounded_channel();
+    let endpoint_address = listeners.endpoint.local_addr().map_err(runtime)?;
+    let (stop, stop_asked) = mpsc::unbounded_channel();
     let control = Control {
         plan: plan.clone(),
         endpoint: format!("http://{endpoint_address}"),
         board: host.board.clone(),
-        frontend: frontend.clone(),
+        entrance: entrance.clone(),
         metrics: host.metrics.clone(),
         traces: options.traces,
         events,
         started,
-        stop: stop_in,
+        stop,
     };
-    let doors = Doors::open(&host, &plan, frontend, control, endpoint, api).map_err(runtime)?;
-    Ok(Running::new(
-        plan, host, supervisor, doors, stop_asked, following, calls,
-    ))
+    let gateway = doors::gateway(&host, &plan, entrance);
+    Ok(Running {
+        doors: Doors::open(listeners, gateway, control).map_err(runtime)?,
+        plan,
+        host,
+        actors,
+        stop_asked,
+        _attendants: (following, calls),
+    })
 }
 
 fn runtime(error: impl ToString) -> StartError {

@@ -9,6 +9,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll},
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -166,7 +167,8 @@ pub(crate) fn short_answer() -> Vec<Item> {
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) metrics: Metrics,
-    stop: oneshot::Sender<()>,
+    pub(crate) gateway: Arc<Gateway>,
+    stop: oneshot::Sender<Duration>,
     served: JoinHandle<Drained>,
 }
 
@@ -186,13 +188,13 @@ impl Server {
             metrics.clone(),
             Arc::new(Counting(AtomicU64::new(ids))),
         );
-        let (stop, stopped) = oneshot::channel::<()>();
-        let served = tokio::spawn(serve(listener, gateway, async move {
-            let _ = stopped.await;
-        }));
+        let (stop, stopped) = oneshot::channel();
+        let stopped = async move { stopped.await.unwrap_or_default() };
+        let served = tokio::spawn(serve(listener, gateway.clone(), stopped));
         Self {
             address,
             metrics,
+            gateway,
             stop,
             served,
         }
@@ -203,8 +205,8 @@ impl Server {
     }
 
     /// Asks for shutdown; the answer comes when the server has drained.
-    pub(crate) fn shut_down(self) -> JoinHandle<Drained> {
-        let _ = self.stop.send(());
+    pub(crate) fn shut_down(self, grace: Duration) -> JoinHandle<Drained> {
+        let _ = self.stop.send(grace);
         self.served
     }
 

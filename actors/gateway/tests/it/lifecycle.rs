@@ -31,6 +31,9 @@ fn gated(
     })
 }
 
+/// No test waits for it.
+const FOREVER: Duration = Duration::from_secs(3600);
+
 /// Reads until `text` has come.
 async fn read_until(connection: &mut TcpStream, text: &str) -> String {
     let mut seen = Vec::new();
@@ -128,7 +131,7 @@ async fn draining_lets_running_streams_finish_and_takes_no_new_connections() {
     let mut running = server.open(&kept).await;
     read_until(&mut running, "one ").await;
 
-    let drained = server.shut_down();
+    let drained = server.shut_down(FOREVER);
     assert_eq!(read_to_end(idle).await, "");
     assert!(TcpStream::connect(address).await.is_err());
     gate.send(true).unwrap();
@@ -137,23 +140,20 @@ async fn draining_lets_running_streams_finish_and_takes_no_new_connections() {
     assert_eq!(drained.await.unwrap(), Drained::Whole);
 }
 
-#[tokio::test]
-async fn what_outlives_the_grace_time_is_told_so() {
+/// A stream that waits for good and a whole answer that does, both told so by `end`.
+async fn cut_by(end: impl FnOnce(Server) -> tokio::task::JoinHandle<Drained>) {
     let (_gate, opened) = watch::channel(false);
     let (fake, mut drops) = gated(opened);
-    let settings = Settings {
-        grace: Duration::ZERO,
-        ..Settings::default()
-    };
-    let server = Server::start(fake.clone(), settings).await;
+    let server = Server::start(fake.clone(), Settings::default()).await;
     let mut streamed = server.open(&chat(r#","stream":true"#)).await;
     read_until(&mut streamed, "one ").await;
     let whole = server.open(&chat("")).await;
     while fake.requests.lock().unwrap().len() < 2 {
         tokio::task::yield_now().await;
     }
-    let drained = server.shut_down();
+    let drained = end(server);
     let rest = read_to_end(streamed).await;
+    assert_eq!(rest.matches("\"error\"").count(), 1, "{rest}");
     assert!(
         rest.contains("\"code\":\"unavailable\"") && !rest.contains("[DONE]"),
         "{rest}"
@@ -167,6 +167,32 @@ async fn what_outlives_the_grace_time_is_told_so() {
     for _ in 0..2 {
         drops.recv().await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn what_outlives_the_grace_time_is_told_so() {
+    cut_by(|server| server.shut_down(Duration::ZERO)).await;
+}
+
+#[tokio::test]
+async fn a_drain_can_be_cut_short_and_everyone_is_told_so() {
+    cut_by(|server| {
+        let gateway = server.gateway.clone();
+        let drained = server.shut_down(FOREVER);
+        gateway.cut();
+        drained
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_connection_without_a_request_is_not_cut_off_even_without_grace() {
+    let server = Server::of(short_answer()).await;
+    let idle = TcpStream::connect(server.address).await.unwrap();
+    assert_eq!(server.get("/health").await.status, 200);
+    let drained = server.shut_down(Duration::ZERO);
+    assert_eq!(read_to_end(idle).await, "");
+    assert_eq!(drained.await.unwrap(), Drained::Whole);
 }
 
 #[tokio::test]

@@ -13,16 +13,16 @@ use crate::{environment::Environment, failure::Failure, runs::Runs};
 #[command(after_help = "\
 Examples:
   cluster down                    the only cluster of this machine
-  cluster down local --grace 0    at once, requests in flight are cut off")]
+  cluster down local --grace 0    at once; requests in flight are cut off, each with one error")]
 pub(crate) struct Arguments {
     /// The cluster's name; needed when several run on this machine
     name: Option<String>,
     /// The address of its control-plane API, for one that runs elsewhere
     #[arg(long, value_name = "ADDR")]
     api: Option<String>,
-    /// How long requests in flight may go on
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
-    grace: u32,
+    /// How long requests in flight may go on; without it, as long as 'limits.drain' of the topology says
+    #[arg(long, value_name = "SECONDS")]
+    grace: Option<u32>,
 }
 
 /// What an orderly end may take beyond the grace for requests.
@@ -35,7 +35,7 @@ pub(crate) async fn run(arguments: Arguments, environment: &Environment, out: &m
     let Target::Here(run) = target else {
         return Ok(writeln!(out, "draining, {} requests in flight", drain.in_flight)?);
     };
-    let limit = Instant::now() + Duration::from_secs(arguments.grace.into()) + MARGIN;
+    let limit = Instant::now() + Duration::from_secs(drain.grace_s.into()) + MARGIN;
     let runs = Runs::new(&environment.state);
     while runs.find(&run.name).is_some_and(|now| now.pid == run.pid) {
         if Instant::now() > limit {

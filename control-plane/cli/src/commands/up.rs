@@ -21,8 +21,8 @@ Examples:
   curl http://127.0.0.1:8000/v1/chat/completions -H 'content-type: application/json' \\
     -d '{\"model\": \"smollm2-135m-instruct\", \"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}]}'
 
-The model is fetched on first use. Ctrl-C or SIGTERM finishes the requests in flight and exits with 0; a second one stops
-at once.")]
+The model is fetched on first use. Ctrl-C or SIGTERM finishes the requests in flight (for as long as
+'limits.drain' of the topology says) and exits with 0; a second one cuts them off, each with one error.")]
 pub(crate) struct Arguments {
     /// A topology file, or the name of a shipped one such as 'local'
     #[arg(value_name = "FILE")]

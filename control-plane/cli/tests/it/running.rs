@@ -53,9 +53,13 @@ impl ControlPlane for Table {
         Ok(Vec::new())
     }
 
-    async fn shutdown(&self, grace: Duration) -> Result<Drain, Fault> {
+    async fn shutdown(&self, grace: Option<Duration>) -> Result<Drain, Fault> {
+        let grace = grace.unwrap_or(Duration::from_secs(30));
         self.shut_down.send(grace).unwrap();
-        Ok(Drain { in_flight: 3 })
+        Ok(Drain {
+            in_flight: 3,
+            grace_s: grace.as_secs() as u32,
+        })
     }
 }
 

@@ -2,12 +2,14 @@
 
 use std::{
     io::Write,
+    pin::pin,
     process,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use cluster_api::Client;
 use cluster_fabric::Entropy;
+use cluster_gateway::Drained;
 use cluster_node::{End, ModelLocation, Options, Running, StartError, start};
 use cluster_telemetry::{Settings, Telemetry};
 use cluster_topologies::Resolved;
@@ -75,16 +77,39 @@ async fn serve(
             End::Failed(path) => (grace, Err(Failure::failed(failed_text(&running, path)))),
         },
     };
-    writeln!(out, "stopping: requests in flight have {}s", grace.as_secs())?;
-    out.flush()?;
-    tokio::select! {
-        drained = timeout(grace + MARGIN, running.shutdown()) => {
-            let whole = matches!(drained, Ok(Some(cluster_gateway::Drained::Whole)));
-            writeln!(out, "{}", if whole { "stopped" } else { "stopped; some requests were cut off" })?;
-        }
-        () = signals.next() => writeln!(out, "stopped at once")?,
-    }
+    stop(running, grace, &mut signals, out).await;
     ended
+}
+
+/// Drains within `grace`. The next signal cuts what still runs, the one after that waits for nothing.
+async fn stop(running: Running, grace: Duration, signals: &mut Signals, out: &mut dyn Write) {
+    tell(out, &format!("stopping: requests in flight have {}s", grace.as_secs()));
+    let cut = running.cut();
+    let mut stopping = pin!(running.shutdown(grace));
+    let drained = tokio::select! {
+        drained = timeout(grace + MARGIN, &mut stopping) => drained,
+        () = signals.next() => {
+            cut.now();
+            tokio::select! {
+                drained = timeout(MARGIN, &mut stopping) => drained,
+                () = signals.next() => return tell(out, "stopped at once"),
+            }
+        }
+    };
+    let is_whole = matches!(drained, Ok(Some(Drained::Whole)));
+    tell(
+        out,
+        if is_whole {
+            "stopped"
+        } else {
+            "stopped; some requests were cut off"
+        },
+    );
+}
+
+/// Says how the end goes on. It goes on also when nobody listens any more.
+fn tell(out: &mut dyn Write, line: &str) {
+    let _nobody_listens = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
 fn telemetry(arguments: &Arguments, environment: &Environment) -> Result<Telemetry, Failure> {
