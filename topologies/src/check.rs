@@ -13,6 +13,7 @@ const CHECKS: &[Check] = &[
     wiring::folds_are_possible,
     wiring::cache_and_tiers_go_together,
     wiring::pages_are_powers_of_two,
+    wiring::pages_fill_a_kernels_tile,
     wiring::steps_hold_all_running,
     wiring::served_names_are_names,
     wiring::restart_waits_grow,

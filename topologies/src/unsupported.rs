@@ -51,7 +51,7 @@ const ROWS: &[Row] = &[
 
 /// What a topology asks for that this version cannot bring up.
 pub fn unsupported(topology: &Topology) -> Vec<Problem> {
-    let help = "remove it to bring the file up with this version; checking and planning work as it is";
+    let help = "remove it to bring the file up with this version; 'cluster check' accepts it as it is";
     ROWS.iter()
         .flat_map(|(feature, fields)| {
             let message = format!("{feature}: not supported yet");

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use cluster_messages::{ErrorKind, FinishReason, RequestId, TextFrame, TextRequest, Usage};
 use cluster_telemetry::{
     Metrics, ModelMetrics,
-    names::{attributes, events, spans},
+    names::{attributes, events, spans, targets},
 };
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 use tracing::{Span, field::Empty};
@@ -120,7 +120,7 @@ impl Account {
             TextFrame::Delta { choice, tokens, .. } => {
                 if served.text(*choice, *tokens, now) {
                     self.span
-                        .in_scope(|| tracing::info!(name: events::FIRST_TOKEN, "first text"));
+                        .in_scope(|| tracing::info!(name: events::FIRST_TOKEN, target: targets::MOMENT, "first text"));
                 }
             }
             TextFrame::Finished { reason, .. } => self.finished(*reason),

@@ -22,6 +22,12 @@ pub mod spans {
     pub const TOKENIZER_DECODE: &str = "tokenizer.decode";
 }
 
+/// Targets of events.
+pub mod targets {
+    /// Moments of single requests: they belong into the request's span and are no log lines.
+    pub const MOMENT: &str = "cluster_moment";
+}
+
 /// Attribute names.
 pub mod attributes {
     /// 32 hexadecimal digits; what `cluster trace` looks a request up by.

@@ -3,7 +3,11 @@
 //! Tests start several nodes in one process. The first `init` of a process installs the subscriber; later ones share it
 //! and its store, whatever their settings say.
 
-use std::{io, str::FromStr, sync::OnceLock};
+use std::{
+    io::{self, IsTerminal},
+    str::FromStr,
+    sync::OnceLock,
+};
 
 use opentelemetry::{KeyValue, trace::TracerProvider};
 use opentelemetry_otlp::WithExportConfig;
@@ -16,7 +20,7 @@ use tracing_subscriber::{
     EnvFilter, Layer, filter, layer::SubscriberExt, registry::LookupSpan, util::SubscriberInitExt,
 };
 
-use crate::TraceStore;
+use crate::{TraceStore, names::targets};
 
 /// How log lines look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -47,7 +51,8 @@ pub struct Settings {
     pub service: String,
     /// How log lines look.
     pub log: LogFormat,
-    /// Which log lines are written, in the form `info,cluster_gateway=debug`.
+    /// Which log lines are written, in the form `info,cluster_gateway=debug`. Moments of single requests are none,
+    /// unless `cluster_moment=info` asks for them.
     pub filter: String,
     /// The gRPC address of an OTLP collector, such as `http://127.0.0.1:4317`. Needs a multi-threaded tokio runtime
     /// around `init`.
@@ -188,7 +193,9 @@ fn log_layer<S>(log: LogFormat) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    let layer = tracing_subscriber::fmt::layer().with_writer(io::stderr);
+    let layer = tracing_subscriber::fmt::layer()
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal());
     match log {
         LogFormat::Text => layer.boxed(),
         LogFormat::Json => layer.json().flatten_event(true).with_span_list(false).boxed(),
@@ -201,7 +208,9 @@ fn is_ours(metadata: &Metadata<'_>) -> bool {
 }
 
 fn parse_filter(filter: &str) -> Result<EnvFilter, SetupError> {
-    EnvFilter::builder().parse(filter).map_err(|error| SetupError::Filter {
+    // Of two directives for one target the later one holds.
+    let whole = format!("{}=off,{filter}", targets::MOMENT);
+    EnvFilter::builder().parse(whole).map_err(|error| SetupError::Filter {
         filter: filter.to_owned(),
         reason: error.to_string(),
     })

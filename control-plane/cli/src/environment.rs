@@ -55,7 +55,7 @@ impl Environment {
         Ok(Self {
             cache,
             state,
-            log_filter: text("CLUSTER_LOG").unwrap_or_else(|| "warn,cluster=info,cluster_gateway=warn".into()),
+            log_filter: text("CLUSTER_LOG").unwrap_or_else(|| "warn,cluster=info".into()),
             otlp_endpoint: text("OTEL_EXPORTER_OTLP_ENDPOINT"),
             api_key: text("CLUSTER_API_KEY"),
             hf,

@@ -1,7 +1,7 @@
 //! Whether the declared roles can serve a request together.
 
 use crate::{
-    Problem, RoleName, Span, Topology,
+    ModelSource, Problem, RoleName, Span, Topology,
     schema::{Roles, Worker},
 };
 
@@ -121,6 +121,19 @@ pub(super) fn pages_are_powers_of_two(topology: &Topology, problems: &mut Vec<Pr
         let message = format!("a page of {tokens} tokens: the number must be a power of two");
         let help = format!("use {below} or {}", below * 2);
         problems.push(Problem::new("not-power-of-two", "kv_cache.page_tokens", message, help));
+    }
+}
+
+/// The fewest tokens of a page that models with weights compute with: the kernels take 16 at a time.
+const PAGE_TOKENS_MIN: u32 = 16;
+
+pub(super) fn pages_fill_a_kernels_tile(topology: &Topology, problems: &mut Vec<Problem>) {
+    let tokens = topology.kv_cache.page_tokens;
+    let has_weights = !matches!(topology.model.source, ModelSource::Scripted(_) | ModelSource::Simulated);
+    if has_weights && tokens < PAGE_TOKENS_MIN {
+        let message = format!("a page of {tokens} tokens: models with weights need at least {PAGE_TOKENS_MIN}");
+        let help = format!("use {PAGE_TOKENS_MIN}, or another power of two up to 1024");
+        problems.push(Problem::new("page-too-small", "kv_cache.page_tokens", message, help));
     }
 }
 

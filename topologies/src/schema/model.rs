@@ -54,7 +54,7 @@ impl Arithmetic {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct KvCache {
-    /// Tokens of a page, a power of two. Prefixes are reused in whole pages.
+    /// Tokens of a page, a power of two; at least 16 for models with weights. Prefixes are reused in whole pages.
     #[schemars(range(min = 1, max = 1024))]
     pub page_tokens: u32,
     /// How keys and values are stored.

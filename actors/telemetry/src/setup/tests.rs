@@ -80,3 +80,46 @@ fn wrong_settings_are_refused_with_their_value() {
     let error = "xml".parse::<LogFormat>().unwrap_err().to_string();
     assert_eq!(error, "log format 'xml' is neither text nor json");
 }
+
+#[test]
+fn moments_of_requests_are_log_lines_only_when_they_are_asked_for() {
+    for (asked, is_line) in [
+        ("info", false),
+        ("cluster=debug", false),
+        ("info,cluster_moment=info", true),
+    ] {
+        let lines = Lines::default();
+        let logs = tracing_subscriber::fmt::layer()
+            .with_writer(lines.clone())
+            .with_filter(parse_filter(asked).unwrap());
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(logs), || {
+            info!(target: targets::MOMENT, "first text");
+            info!(target: "cluster_roles", "actor ended");
+        });
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(text.contains("first text"), is_line, "{asked}: {text}");
+        assert!(text.contains("actor ended"), "{asked}: {text}");
+    }
+}
+
+/// A log that can be read.
+#[derive(Clone, Default)]
+struct Lines(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> tracing_subscriber::fmt::MakeWriter<'a> for Lines {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
