@@ -6,7 +6,7 @@ use cluster_topologies::{ByteSize, ModelOrigin};
 
 use crate::{Diff, Instance, Plan, Settings, memory::rounded};
 
-/// The plan as tables: instances, memory, checks.
+/// The plan as tables: instances, memory, reasons, checks.
 pub fn render(plan: &Plan) -> String {
     let parent = plan
         .parent
@@ -21,6 +21,8 @@ pub fn render(plan: &Plan) -> String {
     text.push_str(&instance_table(plan));
     text.push('\n');
     text.push_str(&memory_table(plan));
+    text.push('\n');
+    text.push_str(&reason_table(plan));
     text.push('\n');
     for check in &plan.checks {
         let _ = writeln!(text, "ok  {:<8} {}", check.rule, check.detail);
@@ -96,6 +98,22 @@ fn what(instance: &Instance) -> String {
             worker.blocks, worker.block_tokens, worker.running_max, worker.step_tokens
         ),
     }
+}
+
+/// Each reason on a line of its own; an instance is named on its first.
+fn reason_table(plan: &Plan) -> String {
+    let rows = plan.instances.iter().flat_map(|instance| {
+        let reasons = instance.reasons.iter().enumerate();
+        reasons.map(|(index, reason)| {
+            let name = if index == 0 {
+                instance.path.to_string()
+            } else {
+                String::new()
+            };
+            [name, reason.clone()]
+        })
+    });
+    table(["INSTANCE", "WHY"], rows)
 }
 
 fn memory_table(plan: &Plan) -> String {

@@ -39,7 +39,7 @@ pub(crate) fn share<'a>(
                     help,
                 ));
             }
-            shares.push((threads, format!("{threads} threads: the topology asks for them")));
+            shares.push((threads, format!("{}: the topology asks for it", counted(threads))));
             continue;
         }
         let neighbours = || computing.iter().filter(|other| other.node == one.node);
@@ -48,13 +48,19 @@ pub(crate) fn share<'a>(
         let sharers = u32::try_from(sharers).unwrap_or(u32::MAX);
         let threads = (cores.saturating_sub(asked) / sharers).max(1);
         let reason = match sharers {
-            1 => format!("{threads} threads: the cores of {} that are free", one.node),
+            1 => format!("{}: the cores of {} that are free", counted(threads), one.node),
             _ => format!(
-                "{threads} threads: {} has {cores} cores for {sharers} instances",
+                "{}: {} has {cores} cores for {sharers} instances",
+                counted(threads),
                 one.node
             ),
         };
         shares.push((threads, reason));
     }
     shares
+}
+
+fn counted(threads: u32) -> String {
+    let ending = if threads == 1 { "" } else { "s" };
+    format!("{threads} thread{ending}")
 }
