@@ -39,12 +39,19 @@ use crate::{Arithmetic, Matrix};
 use quantize::Line;
 use scratch::Scratch;
 
-/// Up to so many tokens, panels are unpacked in registers for each tile.
-const FEW: usize = 8;
+/// Tokens of the largest tile.
+const TILE_TOKENS: usize = 8;
+/// Up to so many tokens, a product takes about as long as reading its weights, and long runs of memory matter most.
+const FEW: usize = 16;
+/// Items of a product for each thread, when tokens are few.
+const ITEMS_EACH: usize = 2;
+/// Bytes of weights of an item for few tokens: so many that memory is read in long runs, so few that they stay in the L2
+/// cache for the next tile and that a thread that lost its processor holds up little.
+const ITEM_BYTES: usize = 256 << 10;
+/// Panels of an item for many tokens.
+const MANY_PANELS: usize = 4;
 /// Bytes of activations that a run of tokens may have: half of a common L2 cache.
 const RUN_BYTES: usize = 512 << 10;
-/// Bytes of weights of an item for few tokens: half a microsecond's work.
-const ITEM_BYTES: usize = 24 << 10;
 
 /// One matrix product of a call.
 #[derive(Clone, Copy)]
@@ -108,6 +115,7 @@ impl Cpu {
                     tokens: n,
                     out,
                 },
+                self.threads(),
                 &mut items,
             );
         }
@@ -125,17 +133,23 @@ fn digits(matrix: &Matrix) -> usize {
 }
 
 /// Cuts a product into items: runs of tokens, and within them panels.
-fn cut<'a>(product: Product<'a>, items: &mut Vec<Item<'a>>) {
+fn cut<'a>(product: Product<'a>, threads: usize, items: &mut Vec<Item<'a>>) {
     let (panels, cols, digits) = (product.matrix.panels(), product.matrix.cols(), digits(product.matrix));
     let n = product.tokens * digits.max(1);
     let token_bytes = match digits {
         0 => cols * 4,
         _ => cols / quantize::BLOCK * size_of::<Line>(),
     };
-    let run = (RUN_BYTES / token_bytes.max(1) / FEW * FEW).clamp(2 * FEW, 256);
-    let panels_each = match n {
-        0..=FEW => (ITEM_BYTES / product.matrix.parts().bytes.max(1) / 4 * 4).max(4),
-        _ => 4,
+    let run = (RUN_BYTES / token_bytes.max(1) / TILE_TOKENS * TILE_TOKENS).clamp(FEW, 256);
+    let panels_each = if n <= FEW {
+        // Float panels are read four at a time, see `float::run`.
+        let together = if digits == 0 { 4 } else { 1 };
+        let share = panels.div_ceil(ITEMS_EACH * threads).next_multiple_of(together);
+        share
+            .min(ITEM_BYTES / product.matrix.parts().bytes.max(1))
+            .max(together)
+    } else {
+        MANY_PANELS
     };
     for first_token in (0..n).step_by(run) {
         for first in (0..panels).step_by(panels_each) {

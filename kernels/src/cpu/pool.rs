@@ -31,7 +31,7 @@ use crate::KernelError;
 const OPEN: u64 = 1 << 31;
 /// The workers inside, below `OPEN`; the epoch lies above it.
 const INSIDE: u64 = OPEN - 1;
-/// Pauses before the first yield, about 20 to 40 µs.
+/// Pauses before the first yield, about 50 µs.
 const SPINS: u32 = 1000;
 /// Yields before parking.
 const YIELDS: u32 = 8;

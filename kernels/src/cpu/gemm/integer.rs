@@ -15,6 +15,9 @@ use crate::matrix::layout::Format;
 /// for the output's lines to be finished before the cache drops them.
 const TOGETHER: usize = 32;
 
+/// Panels that are unpacked at once: they should stay in the L2 cache.
+const UNPACKED: usize = 4;
+
 /// Up to so many tokens, panels are unpacked in registers for each tile.
 fn few(isa: Isa) -> usize {
     match isa {
@@ -30,6 +33,14 @@ pub(super) fn run<F: Format>(isa: Isa, item: &Item<'_>) {
         isa.run(PackedItem::<F>(item, PhantomData));
         return;
     }
+    for first in item.panels.clone().step_by(UNPACKED) {
+        let panels = first..(first + UNPACKED).min(item.panels.end);
+        run_unpacked::<F>(isa, &Item { panels, ..item.clone() });
+    }
+}
+
+/// Unpacks all panels of an item, then multiplies them.
+fn run_unpacked<F: Format>(isa: Isa, item: &Item<'_>) {
     let blocks = item.product.matrix.parts().blocks;
     let bytes = blocks * unpacked_bytes(F::GROUPS, F::MINIMUM);
     let mut scratch = Scratch::take_bytes(bytes * item.panels.len());

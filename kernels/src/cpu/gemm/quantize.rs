@@ -66,7 +66,11 @@ pub(super) fn quantize(x: &[f32; BLOCK]) -> Line {
 /// What a line leaves over of the 32 activations it stands for.
 #[inline(always)]
 pub(super) fn rest(x: &[f32; BLOCK], line: &Line) -> [f32; BLOCK] {
-    std::array::from_fn(|i| line.scale.mul_add(-f32::from(line.codes[i]), x[i]))
+    let mut rest = *x;
+    for (rest, code) in rest.iter_mut().zip(&line.codes) {
+        *rest = line.scale.mul_add(-f32::from(*code), *rest);
+    }
+    rest
 }
 
 #[cfg(test)]
