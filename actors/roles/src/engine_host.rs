@@ -24,7 +24,10 @@ use bytes::Bytes;
 use cluster_engine::{Config, Engine, Event, Job, JobId, JobKind, ModelError, ModelFactory, ModelInfo};
 use cluster_fabric::Clock;
 use cluster_messages::{BlockHash, CachedPage, Generation, KvEventKind, RequestError, SamplePoint, TokenOut};
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, oneshot},
+};
 
 use crate::failure;
 
@@ -67,12 +70,25 @@ pub(crate) struct EngineOutputs {
     pub(crate) ended: oneshot::Receiver<String>,
 }
 
+/// What an engine says about itself after a step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct EngineReport {
+    /// How busy it is, and how many steps it has made.
+    pub(crate) load: SamplePoint,
+    /// Prompt tokens of jobs that were looked up in the prefix cache.
+    pub(crate) lookup_tokens: u64,
+    /// Of these, found.
+    pub(crate) hit_tokens: u64,
+    /// Sequences that lost their pages.
+    pub(crate) preemptions: u64,
+}
+
 /// Talks to one engine thread. The thread ends when the last clone is gone.
 #[derive(Clone)]
 pub(crate) struct EngineHandle {
     commands: mpsc::UnboundedSender<Command>,
     jobs: Arc<AtomicU64>,
-    load: Arc<Mutex<SamplePoint>>,
+    report: Arc<Mutex<EngineReport>>,
     info: Arc<ModelInfo>,
 }
 
@@ -89,8 +105,9 @@ impl EngineHandle {
         let (evicted_in, evicted) = mpsc::channel(EVICTED_MAX);
         let (ended_in, ended) = oneshot::channel();
         let (built_in, built) = oneshot::channel();
-        let load = Arc::new(Mutex::new(SamplePoint::default()));
-        let shared_load = load.clone();
+        let report = Arc::new(Mutex::new(EngineReport::default()));
+        let shared_report = report.clone();
+        let runtime = Handle::current();
         let drive = move || {
             let engine = match factory().and_then(|model| Engine::new(model, config)) {
                 Ok(engine) => engine,
@@ -105,9 +122,12 @@ impl EngineHandle {
                 changes: changes_in,
                 snapshot_due: false,
                 evicted: evicted_in,
-                load: shared_load,
+                runtime,
+                lookup_tokens: 0,
+                hit_tokens: 0,
+                report: shared_report,
             };
-            driver.share_load();
+            driver.share_report();
             drop(built_in.send(Ok(driver.engine.info().clone())));
             let reason = match catch_unwind(AssertUnwindSafe(|| driver.run())) {
                 Ok(Ok(())) => return,
@@ -126,7 +146,7 @@ impl EngineHandle {
         let handle = Self {
             commands,
             jobs: Arc::default(),
-            load,
+            report,
             info: Arc::new(info),
         };
         Ok((
@@ -144,9 +164,9 @@ impl EngineHandle {
         &self.info
     }
 
-    /// The load after the last step. A frozen engine shows as `steps` that do not grow while requests wait.
-    pub(crate) fn load(&self) -> SamplePoint {
-        *self.load.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    /// What it said after the last step. A frozen engine shows as `steps` that do not grow while requests wait.
+    pub(crate) fn report(&self) -> EngineReport {
+        *self.report.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Hands in a job; returns when the engine has taken or refused it.
@@ -248,30 +268,37 @@ struct Driver {
     engine: Engine,
     clock: Arc<dyn Clock>,
     inbox: mpsc::UnboundedReceiver<Command>,
-    jobs: HashMap<JobId, mpsc::UnboundedSender<Event>>,
+    jobs: HashMap<JobId, HostedJob>,
     events: Vec<Event>,
     changes: mpsc::Sender<KvEventKind>,
     snapshot_due: bool,
     evicted: mpsc::Sender<CachedPage>,
-    load: Arc<Mutex<SamplePoint>>,
+    /// For waiting on two channels at once.
+    runtime: Handle,
+    lookup_tokens: u64,
+    hit_tokens: u64,
+    report: Arc<Mutex<EngineReport>>,
+}
+
+/// A job as the thread knows it.
+struct HostedJob {
+    events: mpsc::UnboundedSender<Event>,
+    tokens: usize,
 }
 
 impl Driver {
     /// Runs until every handle is gone.
     fn run(&mut self) -> Result<(), ModelError> {
         loop {
-            if !self.engine.has_work() {
-                match self.inbox.blocking_recv() {
-                    Some(command) => self.obey(command),
-                    None => return Ok(()),
-                }
+            if !self.engine.has_work() && !self.wait() {
+                return Ok(());
             }
             while let Ok(command) = self.inbox.try_recv() {
                 self.obey(command);
             }
             let stepped = self.engine.step(self.clock.now(), &mut self.events)?;
             self.deliver();
-            self.share_load();
+            self.share_report();
             if stepped.cost_us > 0 {
                 // A model without weights says how long a step of the real one would take.
                 std::thread::sleep(Duration::from_micros(stepped.cost_us));
@@ -279,13 +306,33 @@ impl Driver {
         }
     }
 
+    /// Waits for a command, or for room for a snapshot that is due. False when every handle is gone.
+    fn wait(&mut self) -> bool {
+        let (inbox, changes, is_due) = (&mut self.inbox, &self.changes, self.snapshot_due);
+        let woken = self.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                command = inbox.recv() => Some(command),
+                _room_or_closed = changes.reserve(), if is_due => None,
+            }
+        });
+        match woken {
+            None => true,
+            Some(None) => false,
+            Some(Some(command)) => {
+                self.obey(command);
+                true
+            }
+        }
+    }
+
     fn obey(&mut self, command: Command) {
         match command {
             Command::Submit { job, events, accepted } => {
-                let id = job.id;
+                let (id, tokens) = (job.id, job.generation.tokens.len());
                 let answer = self.engine.submit(job, self.clock.now());
                 if answer.is_ok() {
-                    self.jobs.insert(id, events);
+                    self.jobs.insert(id, HostedJob { events, tokens });
                 }
                 // Nobody waits any longer: the abort that its dropped job sent is behind this in the queue.
                 let _gone = accepted.send(answer);
@@ -293,7 +340,7 @@ impl Driver {
             Command::Abort(job) => {
                 self.engine.abort(job);
                 self.jobs.remove(&job);
-                self.share_load();
+                self.share_report();
             }
             Command::Import { job, page, bytes } => {
                 let outcome = self
@@ -324,9 +371,9 @@ impl Driver {
     fn fail_on_error(&mut self, job: JobId, outcome: Result<(), String>) {
         let Err(message) = outcome else { return };
         self.engine.abort(job);
-        if let Some(events) = self.jobs.remove(&job) {
+        if let Some(hosted) = self.jobs.remove(&job) {
             let error = failure::lost(message);
-            let _gone = events.send(Event::Failed { job, error });
+            let _gone = hosted.events.send(Event::Failed { job, error });
         }
     }
 
@@ -349,7 +396,7 @@ impl Driver {
     }
 
     fn change(&mut self, change: KvEventKind) {
-        if self.changes.try_send(change).is_err() {
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.changes.try_send(change) {
             self.snapshot_due = true;
         }
     }
@@ -360,18 +407,27 @@ impl Driver {
             event,
             Event::Finished { .. } | Event::Prefilled { .. } | Event::Failed { .. }
         );
-        if let Some(events) = self.jobs.get(&job) {
+        if let Some(hosted) = self.jobs.get(&job) {
+            if let Event::Admitted { cached_tokens, .. } = event {
+                self.lookup_tokens += hosted.tokens as u64;
+                self.hit_tokens += u64::from(cached_tokens);
+            }
             // A receiver that is gone has its abort in the queue.
-            let _gone = events.send(event);
+            let _gone = hosted.events.send(event);
         }
         if ended {
             self.jobs.remove(&job);
         }
     }
 
-    fn share_load(&self) {
-        let load = self.engine.load(self.clock.now());
-        *self.load.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = load;
+    fn share_report(&self) {
+        let report = EngineReport {
+            load: self.engine.load(self.clock.now()),
+            lookup_tokens: self.lookup_tokens,
+            hit_tokens: self.hit_tokens,
+            preemptions: self.engine.counters().preemptions,
+        };
+        *self.report.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = report;
     }
 }
 
@@ -389,3 +445,6 @@ fn job_of(event: &Event) -> Option<JobId> {
         Event::Stored(_) | Event::Removed(_) | Event::Evicted { .. } => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

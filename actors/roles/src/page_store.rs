@@ -65,7 +65,8 @@ impl PageStore {
             return Vec::new();
         }
         let held = hashes.iter().take_while(|hash| self.pages.contains_key(hash)).count();
-        for hash in &hashes[..held] {
+        // From the end: a page is of use only after those before it, so the first must go last.
+        for hash in hashes[..held].iter().rev() {
             self.touch(*hash);
         }
         hashes[..held]

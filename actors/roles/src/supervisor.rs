@@ -19,6 +19,7 @@ use crate::{
     host::Host,
     restart::{Decision, History, Policy},
     status::{Board, Exit, State},
+    worker::show_nothing,
 };
 
 #[cfg(test)]
@@ -99,7 +100,27 @@ pub(crate) async fn spawn_linked<A: Actor>(
 struct Child {
     spec: Arc<dyn RoleSpec>,
     history: History,
-    life: Option<(ActorCell, ExitNote)>,
+    presence: Presence,
+}
+
+/// Whether an actor is there.
+enum Presence {
+    Down,
+    /// On its way; what it was told meanwhile is done when it is up.
+    Starting {
+        is_killed: bool,
+    },
+    Up(ActorCell, ExitNote),
+}
+
+impl Presence {
+    fn is_down(&self) -> bool {
+        matches!(self, Presence::Down)
+    }
+
+    fn is(&self, cell: &ActorCell) -> bool {
+        matches!(self, Presence::Up(own, _) if own.get_id() == cell.get_id())
+    }
 }
 
 pub(crate) struct SupervisorState {
@@ -131,14 +152,7 @@ impl Actor for SupervisorActor {
         match message {
             Message::Start(spec) => {
                 let path = spec.path();
-                state.children.insert(
-                    path,
-                    Child {
-                        spec,
-                        history: History::default(),
-                        life: None,
-                    },
-                );
+                state.take(spec);
                 state.begin(&myself, path);
             }
             Message::Again(path) => state.begin(&myself, path),
@@ -149,7 +163,7 @@ impl Actor for SupervisorActor {
                 outcome,
             } => state.started(&myself, path, epoch, exit, outcome),
             Message::Kill(path) => state.kill(path),
-            Message::StopAll(done) => state.stop_all(&myself, done),
+            Message::StopAll(done) => state.stop_all(done),
         }
         Ok(())
     }
@@ -172,11 +186,29 @@ impl Actor for SupervisorActor {
 }
 
 impl SupervisorState {
+    /// Puts `spec` in charge of its path. An actor that is there already lives on; its next life is the new one's.
+    fn take(&mut self, spec: Arc<dyn RoleSpec>) {
+        let path = spec.path();
+        let presence = self
+            .children
+            .remove(&path)
+            .map_or(Presence::Down, |child| child.presence);
+        let child = Child {
+            spec,
+            history: History::default(),
+            presence,
+        };
+        self.children.insert(path, child);
+    }
+
     fn begin(&mut self, myself: &ActorRef<Message>, path: ActorPath) {
-        let Some(child) = self.children.get(&path) else { return };
-        if self.stopping.is_some() || child.life.is_some() {
+        let Some(child) = self.children.get_mut(&path) else {
+            return;
+        };
+        if self.stopping.is_some() || !child.presence.is_down() {
             return;
         }
+        child.presence = Presence::Starting { is_killed: false };
         let (spec, host, supervisor) = (child.spec.clone(), self.host.clone(), myself.clone());
         self.board.update(path, |instance| instance.state = State::Starting);
         // Starting may take seconds (a model is loaded); the supervisor stays reachable meanwhile.
@@ -217,36 +249,38 @@ impl SupervisorState {
         let Some(child) = self.children.get_mut(&path) else {
             return;
         };
-        match outcome {
-            Ok(cell) => {
-                let died_already = cell.get_status() >= ractor::ActorStatus::Stopping;
-                child.life = Some((cell.clone(), exit));
-                self.board.update(path, |instance| {
-                    (instance.state, instance.epoch) = (State::Ready, epoch)
-                });
-                if died_already {
-                    self.ended(myself, &cell, Exit::Panicked("died while starting".into()));
-                } else if stopping {
-                    cell.stop(None);
-                }
+        let is_killed = matches!(child.presence, Presence::Starting { is_killed: true });
+        let cell = match outcome {
+            Ok(cell) => cell,
+            Err(error) => {
+                child.presence = Presence::Down;
+                return self.died(myself, path, Exit::StartFailed(error));
             }
-            Err(error) => self.died(myself, path, Exit::StartFailed(error)),
+        };
+        child.presence = Presence::Up(cell.clone(), exit.clone());
+        self.board.update(path, |instance| {
+            (instance.state, instance.epoch) = (State::Ready, epoch)
+        });
+        if cell.get_status() >= ractor::ActorStatus::Stopping {
+            self.ended(myself, &cell, Exit::Panicked("died while starting".into()));
+        } else if stopping {
+            exit.leave(Exit::Stopped);
+            cell.stop(None);
+        } else if is_killed {
+            self.kill(path);
         }
     }
 
     /// An actor's life is over. Events about cells that are nobody's present life (a start that failed) are not ours.
     fn ended(&mut self, myself: &ActorRef<Message>, cell: &ActorCell, seen: Exit) {
-        let is_it = |child: &Child| {
-            child
-                .life
-                .as_ref()
-                .is_some_and(|(own, _)| own.get_id() == cell.get_id())
-        };
-        let Some((path, child)) = self.children.iter_mut().find(|(_, child)| is_it(child)) else {
+        let Some((path, child)) = self.children.iter_mut().find(|(_, child)| child.presence.is(cell)) else {
             return;
         };
         let path = *path;
-        let noted = child.life.take().and_then(|(_, note)| note.take());
+        let noted = match std::mem::replace(&mut child.presence, Presence::Down) {
+            Presence::Up(_, note) => note.take(),
+            Presence::Down | Presence::Starting { .. } => None,
+        };
         self.died(myself, path, noted.unwrap_or(seen));
     }
 
@@ -258,6 +292,7 @@ impl SupervisorState {
             self.board.update(path, |instance| {
                 (instance.state, instance.last_exit) = (State::Stopped, Some(exit))
             });
+            show_nothing(&self.host, path);
             return self.answer_if_all_stopped();
         }
         let reason = exit.name();
@@ -272,6 +307,7 @@ impl SupervisorState {
         self.board.update(path, |instance| {
             (instance.state, instance.restarts, instance.last_exit) = (state, restarts, Some(exit));
         });
+        show_nothing(&self.host, path);
         if let Decision::Restart(wait) = decision {
             self.host.metrics.actor_restarted(&path.to_string(), reason);
             again_after(self.host.fabric.clock.clone(), wait, myself.clone(), path);
@@ -279,28 +315,34 @@ impl SupervisorState {
     }
 
     fn kill(&mut self, path: ActorPath) {
-        if let Some((cell, exit)) = self.children.get(&path).and_then(|child| child.life.as_ref()) {
-            exit.leave(Exit::Killed);
-            cell.kill();
+        match self.children.get_mut(&path).map(|child| &mut child.presence) {
+            Some(Presence::Up(cell, exit)) => {
+                exit.leave(Exit::Killed);
+                cell.kill();
+            }
+            Some(Presence::Starting { is_killed }) => *is_killed = true,
+            Some(Presence::Down) | None => {}
         }
     }
 
-    fn stop_all(&mut self, _: &ActorRef<Message>, done: tokio::sync::oneshot::Sender<()>) {
+    fn stop_all(&mut self, done: tokio::sync::oneshot::Sender<()>) {
         self.stopping = Some(done);
         for (path, child) in &self.children {
-            match &child.life {
-                Some((cell, exit)) => {
+            match &child.presence {
+                Presence::Up(cell, exit) => {
                     exit.leave(Exit::Stopped);
                     cell.stop(None);
                 }
-                None => self.board.update(*path, |instance| instance.state = State::Stopped),
+                // It is stopped when it is up.
+                Presence::Starting { .. } => {}
+                Presence::Down => self.board.update(*path, |instance| instance.state = State::Stopped),
             }
         }
         self.answer_if_all_stopped();
     }
 
     fn answer_if_all_stopped(&mut self) {
-        if self.children.values().all(|child| child.life.is_none())
+        if self.children.values().all(|child| child.presence.is_down())
             && let Some(done) = self.stopping.take()
         {
             self.children.clear();

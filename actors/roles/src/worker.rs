@@ -14,6 +14,7 @@ use cluster_messages::{
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
 use tokio::{sync::mpsc, task::AbortHandle};
 
+use self::shown::Shown;
 use crate::{
     engine_host::{EngineHandle, EngineOutputs, RunningJob},
     host::{Host, Registered},
@@ -23,6 +24,10 @@ use crate::{
     subjects,
     supervisor::{Life, RoleSpec, spawn_linked},
 };
+
+mod shown;
+
+pub(crate) use shown::show_nothing;
 
 /// Load is reported this often, and at once when asked: a router that hears nothing for a few of these suspects the instance.
 pub(crate) const REPORT_EVERY: Duration = Duration::from_secs(1);
@@ -306,30 +311,19 @@ fn split(change: KvEventKind) -> Vec<KvEventKind> {
 /// Once a second: how busy, and how many steps. A report is a heartbeat; its `steps` tell a frozen engine from an idle one.
 async fn report_load(life: Life, engine: EngineHandle) {
     let subject = subjects::load(&life.host, life.instance);
-    let metrics = life.host.metrics.instance(&life.instance.path.to_string());
+    let mut shown = Shown::new(&life);
     let mut seq = 0;
     loop {
-        let sample = engine.load();
+        let report = engine.report();
         seq += 1;
-        metrics.running.set(sample.running.into());
-        metrics.waiting.set(sample.waiting.into());
-        metrics.pending_tokens.set(sample.pending_tokens.into());
-        metrics.blocks_used.set(sample.blocks_used.into());
-        metrics.blocks_cached.set(sample.blocks_cached.into());
-        metrics.blocks_total.set(sample.blocks_total.into());
-        metrics
-            .steps
-            .inc_by(sample.steps - metrics.steps.get().min(sample.steps));
-        life.host
-            .board
-            .update(life.instance.path, |instance| instance.load = sample);
+        shown.show(&life, report);
         publish(
             &life.host,
             &subject,
             &LoadReport {
                 instance: life.instance,
                 seq,
-                sample,
+                sample: report.load,
             },
         )
         .await;

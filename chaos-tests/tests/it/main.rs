@@ -7,3 +7,4 @@ mod faults;
 mod overload;
 mod sandbox;
 mod scripts;
+mod traces;

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::{net::TcpStream, time::timeout};
 
 /// A condition that takes longer than this is a failure of the test; none is waited for by the clock alone.
-const FAR_TOO_LONG: Duration = Duration::from_secs(60);
+pub(crate) const FAR_TOO_LONG: Duration = Duration::from_secs(60);
 
 pub(crate) const AGGREGATED: &str = "  decode: { folds: [prefill] }\n";
 pub(crate) const SPLIT: &str = "  prefill: { replicas: 2 }\n  decode: { replicas: 2 }\n";

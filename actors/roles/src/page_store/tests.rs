@@ -56,3 +56,12 @@ fn another_layout_replaces_everything() {
     assert_eq!(held(&mut store, &[1]), 0);
     assert_eq!(store.bytes(), 5);
 }
+
+#[test]
+fn of_a_run_the_last_page_goes_first() {
+    let mut store = PageStore::new(30);
+    store.store(LAYOUT, vec![page(1, 10), page(2, 10), page(3, 10)]);
+    assert_eq!(held(&mut store, &[1, 2, 3]), 3);
+    store.store(LAYOUT, vec![page(4, 10)]);
+    assert_eq!(held(&mut store, &[1, 2, 3]), 2);
+}

@@ -36,6 +36,8 @@ async fn supervisor() -> Supervisor {
 struct Patient {
     /// Starts that fail before one succeeds.
     bad_starts: Mutex<u32>,
+    /// How long a start takes.
+    start: Duration,
     lives: tokio::sync::watch::Sender<Option<ActorRef<&'static str>>>,
 }
 
@@ -77,6 +79,7 @@ impl RoleSpec for Patient {
     }
 
     async fn spawn(&self, life: Life) -> Result<ActorCell, String> {
+        tokio::time::sleep(self.start).await;
         {
             let mut bad = self.bad_starts.lock().unwrap();
             if *bad > 0 {
@@ -94,8 +97,13 @@ impl RoleSpec for Patient {
 }
 
 fn patient(bad_starts: u32) -> Arc<Patient> {
+    slow(bad_starts, Duration::ZERO)
+}
+
+fn slow(bad_starts: u32, start: Duration) -> Arc<Patient> {
     Arc::new(Patient {
         bad_starts: Mutex::new(bad_starts),
+        start,
         lives: tokio::sync::watch::Sender::new(None),
     })
 }
@@ -166,4 +174,41 @@ async fn stopping_stops_everything_and_restarts_nothing() {
         (instance.state, instance.restarts, instance.last_exit),
         (State::Stopped, 0, Some(Exit::Stopped))
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopping_waits_for_those_that_are_starting() {
+    let supervisor = supervisor().await;
+    let patient = slow(0, Duration::from_secs(5));
+    supervisor.take(patient.clone());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    supervisor.stop().await;
+    let instance = supervisor.board().snapshot()[&PATH].clone();
+    assert_eq!(
+        (instance.state, instance.last_exit),
+        (State::Stopped, Some(Exit::Stopped))
+    );
+    let life = patient.lives.borrow().clone().expect("its start came to an end");
+    assert_eq!(life.get_status(), ractor::ActorStatus::Stopped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kill_while_starting_takes_effect_when_it_is_up() {
+    let supervisor = supervisor().await;
+    supervisor.take(slow(0, Duration::from_secs(5)));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    supervisor.kill(PATH);
+    let second = ready_with(&supervisor, 1).await;
+    assert_eq!(second.last_exit, Some(Exit::Killed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_dead_actor_had_to_do_is_not_shown_any_longer() {
+    let supervisor = supervisor().await;
+    supervisor.take(patient(0));
+    ready_with(&supervisor, 0).await;
+    supervisor.board().update(PATH, |instance| instance.load.running = 7);
+    supervisor.kill(PATH);
+    let second = ready_with(&supervisor, 1).await;
+    assert_eq!(second.load.running, 0);
 }
