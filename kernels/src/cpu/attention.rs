@@ -10,6 +10,8 @@
 //! there are few rows, spans of one row go to different threads.
 //!
 //! Cost per row and key: 2·head_dim fused multiply-adds and 1/16 of an exponential; bytes: the pages once per R rows.
+//! Measured on two cores of an EPYC (Zen 5, f32 peak 530 GFLOP/s), 9 heads over 3 of 64, f16 pages: 240 GFLOP/s for a prompt of
+//! 512, 300 for its continuation to 2,048, 110 to 190 for one token.
 #![expect(
     unsafe_code,
     reason = "vector loads through pointers, disjoint writes from several threads"

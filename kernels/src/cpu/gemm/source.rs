@@ -44,7 +44,7 @@ pub(super) struct Packed<'a, F> {
 }
 
 /// How far ahead of its use packed memory is asked for.
-const AHEAD: usize = 8192;
+pub(super) const AHEAD: usize = 8192;
 
 impl<'a, F: Format> Packed<'a, F> {
     pub(super) fn new(panel: &'a [u8], parts: &'a Parts) -> Self {

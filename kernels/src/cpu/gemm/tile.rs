@@ -7,7 +7,7 @@
 #![expect(clippy::needless_range_loop, reason = "several arrays of registers share an index")]
 
 use super::quantize::Line;
-use super::source::Source;
+use super::source::{AHEAD, Source};
 use crate::cpu::lanes::{Element, LANES, Lanes};
 use crate::matrix::layout::VECTORS;
 
@@ -110,6 +110,7 @@ pub(super) unsafe fn float<L: Lanes, E: Element, const P: usize, const T: usize>
         for panel in 0..P {
             // SAFETY: the panels have this column.
             weights[panel] = unsafe { E::load(l, panels[panel].add(column * LANES * E::BYTES)) };
+            l.prefetch(panels[panel].wrapping_add(column * LANES * E::BYTES + AHEAD));
         }
         for token in 0..T {
             // SAFETY: the token has this column.
