@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{chat, check, down, plan, pull, schema, status, trace, up};
+use crate::commands::{bench, chat, check, down, events, plan, pull, schema, status, trace, up};
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 failed, 2 wrong input (command line, topology or model file).
@@ -26,8 +26,10 @@ pub(crate) enum Command {
     Status(status::Arguments),
     Chat(chat::Arguments),
     Trace(trace::Arguments),
+    Events(events::Arguments),
     Check(check::Arguments),
     Plan(plan::Arguments),
     Pull(pull::Arguments),
+    Bench(bench::Arguments),
     Schema(schema::Arguments),
 }

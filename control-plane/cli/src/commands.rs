@@ -1,9 +1,11 @@
 //! The commands, one file each. A command gets its arguments and the environment, writes its result to standard output and
 //! what is only for the eyes of a person to standard error.
 
+pub(crate) mod bench;
 pub(crate) mod chat;
 pub(crate) mod check;
 pub(crate) mod down;
+pub(crate) mod events;
 pub(crate) mod plan;
 pub(crate) mod pull;
 pub(crate) mod schema;
@@ -26,6 +28,8 @@ pub(crate) fn run(command: Command, environment: &Environment) -> Result<(), Fai
     match command {
         Command::Down(arguments) => block_on(down::run(arguments, environment, out))?,
         Command::Status(arguments) => block_on(status::run(arguments, environment, out))?,
+        Command::Events(arguments) => block_on(events::run(arguments, environment, out))?,
+        Command::Bench(arguments) => bench::run(&arguments, environment, out),
         Command::Up(arguments) => up::run(&arguments, environment, out),
         Command::Plan(arguments) => plan::run(&arguments, environment, out),
         Command::Check(arguments) => check::run(&arguments, out),

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use cluster_engine::{Config, Engine, Event, Job, JobId, JobKind, ModelError as EngineError};
+use cluster_kernels::Isa;
 use cluster_messages::{Generation, RequestError, Sampling};
 
-use crate::model::ServedModel;
+use crate::{inventory, model::ServedModel};
 
 /// Tokens of a prompt before decoding is measured, and of an answer while it is.
 const PROMPT: u32 = 128;
@@ -23,6 +24,27 @@ pub struct BenchOptions {
     pub prompts: Vec<u32>,
     /// Numbers of sequences that are decoded together.
     pub batches: Vec<u32>,
+}
+
+/// What it is measured on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Machine {
+    /// Cores this process may use.
+    pub cores: u32,
+    /// The instructions that the kernels use here.
+    pub isa: &'static str,
+}
+
+/// This machine.
+pub fn machine() -> Machine {
+    Machine {
+        cores: inventory::cores(),
+        isa: match Isa::detect() {
+            Isa::Scalar => "scalar",
+            Isa::Avx2 => "avx2",
+            Isa::Avx512 => "avx512",
+        },
+    }
 }
 
 /// One figure.

@@ -9,10 +9,14 @@ pub(crate) const LOCAL: &str = "local";
 
 /// This machine as the only node.
 pub fn local() -> Inventory {
-    let cores = thread::available_parallelism().map_or(1, NonZero::get);
     Inventory {
-        nodes: vec![NodeInventory::of_cores(LOCAL, cores as u32, memory_bytes())],
+        nodes: vec![NodeInventory::of_cores(LOCAL, cores(), memory_bytes())],
     }
+}
+
+/// Cores that this process may use.
+pub(crate) fn cores() -> u32 {
+    thread::available_parallelism().map_or(1, NonZero::get) as u32
 }
 
 /// Main memory; where the system does not tell, none, and the plan says that nothing fits.

@@ -22,7 +22,7 @@ mod script;
 mod specs;
 mod start;
 
-pub use bench::{BenchError, BenchOptions, Measured, bench};
+pub use bench::{BenchError, BenchOptions, Machine, Measured, bench, machine};
 pub use inventory::local as local_inventory;
 pub use model::{ModelError, ModelLocation, ServedModel};
 pub use running::{Cut, End, Running};

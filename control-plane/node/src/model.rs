@@ -17,7 +17,7 @@ use cluster_topologies::{
     schema::{self, KvDtype},
 };
 
-use crate::script::ScriptFile;
+use crate::{inventory, probe, script::ScriptFile};
 
 /// The longest sequence of models that have no limit of their own.
 const CONTEXT_WITHOUT_WEIGHTS: u32 = 4096;
@@ -103,10 +103,15 @@ impl ServedModel {
     /// Loads the model of `topology` from `location`.
     pub fn load(topology: &Resolved, location: &ModelLocation) -> Result<Self, ModelError> {
         match location {
-            ModelLocation::Weights(path) => with_weights(topology, path),
+            ModelLocation::Weights(path) => with_weights(path, options(topology)?),
             ModelLocation::Script(path) => scripted(topology, path),
             ModelLocation::Simulated => simulated(topology),
         }
+    }
+
+    /// Loads the weights at `path` with the settings that a topology has unless it says otherwise.
+    pub fn of_weights(path: &Path) -> Result<Self, ModelError> {
+        with_weights(path, usual_options())
     }
 
     /// Builds instances that compute with `threads` threads each. They share the weights.
@@ -149,8 +154,13 @@ impl Source {
     }
 }
 
-fn with_weights(topology: &Resolved, path: &Path) -> Result<ServedModel, ModelError> {
-    let options = Options {
+/// All cores repack the weights; how many compute is said for each instance.
+fn usual_options() -> Options {
+    Options::new(inventory::cores() as usize)
+}
+
+fn options(topology: &Resolved) -> Result<Options, ModelError> {
+    Ok(Options {
         arithmetic: match topology.model.arithmetic {
             schema::Arithmetic::Int16 => Arithmetic::Int16,
             schema::Arithmetic::Int8 => Arithmetic::Int8,
@@ -164,8 +174,11 @@ fn with_weights(topology: &Resolved, path: &Path) -> Result<ServedModel, ModelEr
         },
         block_tokens: topology.kv_cache.page_tokens,
         context_max: topology.model.context,
-        ..Options::new(std::thread::available_parallelism().map_or(1, usize::from))
-    };
+        ..usual_options()
+    })
+}
+
+fn with_weights(path: &Path, options: Options) -> Result<ServedModel, ModelError> {
     let loaded = cluster_models::open(path, options)?;
     let source = match &loaded.tokenizer {
         Described::Gguf(file) => {
@@ -266,7 +279,7 @@ fn scripted(topology: &Resolved, path: &Path) -> Result<ServedModel, ModelError>
     let config = file
         .encode(&tokenizer, context, topology.kv_cache.page_tokens)
         .map_err(wrong)?;
-    let model = Scripted::new(config)?;
+    let model = Scripted::new(config)?.with_probe(probe::PROMPT.to_vec());
     without_weights(tokenizer, context, model)
 }
 

@@ -11,6 +11,9 @@ const PROBE_MAX: Duration = Duration::from_secs(20);
 /// Between two probes, when instances are still finding each other.
 const AGAIN: Duration = Duration::from_millis(25);
 
+/// What it asks for. The scripted model knows it and hands out no script for it.
+pub(crate) const PROMPT: [u32; 1] = [0];
+
 /// Sends single tokens through `frontend` until one comes back.
 pub(crate) async fn until_a_token_passes(fabric: &Fabric, frontend: &dyn Frontend) -> Result<(), RequestError> {
     let deadline = fabric.clock.deadline_in(PROBE_MAX);
@@ -47,7 +50,7 @@ fn request(header: Header) -> TextRequest {
     TextRequest {
         header,
         model: String::new(),
-        input: TextInput::Tokens(vec![0]),
+        input: TextInput::Tokens(PROMPT.to_vec()),
         sampling: Sampling {
             temperature: 0.0,
             ..Sampling::default()

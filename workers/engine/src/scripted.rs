@@ -2,7 +2,7 @@
 //!
 //! Scripts are handed to sequences in the order in which these first ask for a token, and start again after the last.
 //! The blocks hold the tokens themselves. A sequence that comes from elsewhere brings tokens of answer along: the next
-//! script that begins with them goes on.
+//! script that begins with them goes on. One prompt, the probe, can be set apart: it takes no script.
 
 use std::collections::BTreeMap;
 
@@ -83,6 +83,8 @@ pub struct Scripted {
     parts: BTreeMap<SeqId, Part>,
     /// The script of the next sequence.
     next: usize,
+    /// The prompt that takes no script.
+    probe: Option<Vec<u32>>,
 }
 
 /// A sequence's place in its script.
@@ -118,7 +120,16 @@ impl Scripted {
             config,
             parts: BTreeMap::new(),
             next: 0,
+            probe: None,
         })
+    }
+
+    /// Answers a prompt of exactly these tokens with the end token at once, and hands no script out for it: whoever tries
+    /// whether the model answers leaves all scripts to those who come after.
+    #[must_use]
+    pub fn with_probe(mut self, prompt: Vec<u32>) -> Self {
+        self.probe = Some(prompt);
+        self
     }
 
     fn run(&mut self, slice: &Slice<'_>, out: &mut Outputs) {
@@ -133,7 +144,11 @@ impl Scripted {
         (1..rows).for_each(|_| out.push_tokens(&[]));
         let end = slice.start + slice.tokens.len() as u32;
         let Self {
-            parts, cells, config, ..
+            parts,
+            cells,
+            config,
+            probe,
+            ..
         } = self;
         let part = parts
             .get_mut(&slice.seq)
@@ -142,6 +157,10 @@ impl Scripted {
             // Inside a prompt that is scored: nobody asks for a token.
             return out.push_tokens(&[]);
         };
+        let prompt = cells.read(slice.tables[0], part.prompt_len).map(|word| word as u32);
+        if probe.as_ref().is_some_and(|probe| prompt.eq(probe.iter().copied())) {
+            return out.push_tokens(&[config.eos]);
+        }
         let script = *part.script.get_or_insert_with(|| {
             let answer: Vec<u32> = cells
                 .read(slice.tables[0], end)

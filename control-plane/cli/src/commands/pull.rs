@@ -55,7 +55,8 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment, out: &mut dy
     Ok(writeln!(out, "{}", path.display())?)
 }
 
-fn find(name: &str) -> Result<ModelFile, Failure> {
+/// The model file that `name` means.
+pub(super) fn find(name: &str) -> Result<ModelFile, Failure> {
     if name.ends_with(".yaml") {
         return read_model(Path::new(name));
     }

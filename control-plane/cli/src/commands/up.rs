@@ -1,6 +1,7 @@
 //! `cluster up`: brings a topology up on this machine and serves until it is told to stop.
 
 mod banner;
+mod descriptors;
 mod detached;
 mod foreground;
 mod signals;
@@ -67,6 +68,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment, out: &mut dy
         model_file::locate(&topology.model.origin, &file.folder, &environment.store())?;
         return detached::run(arguments, topology.name.as_str(), &runs, out);
     }
+    descriptors::allow_as_many_as_possible();
     let claim = runs.claim(topology.name.as_str())?;
     let model = model_file::locate(&topology.model.origin, &file.folder, &environment.store())?;
     let start = foreground::Start {

@@ -21,7 +21,7 @@ fn every_command_explains_itself_with_an_example() {
         .filter(|name| !name.is_empty())
         .collect();
     for expected in [
-        "up", "down", "status", "chat", "trace", "check", "plan", "pull", "schema",
+        "up", "down", "status", "chat", "trace", "events", "check", "plan", "pull", "bench", "schema",
     ] {
         assert!(names.contains(&expected), "{names:?}");
     }

@@ -50,7 +50,13 @@ impl ControlPlane for Table {
     }
 
     async fn events(&self, _after_sequence: u64) -> Result<Vec<Event>, Fault> {
-        Ok(Vec::new())
+        Ok(vec![Event {
+            sequence: 1,
+            at_unix_ms: 0,
+            kind: "instance.ready".into(),
+            subject: "decode.0".into(),
+            message: "epoch 2, 1 restarts".into(),
+        }])
     }
 
     async fn shutdown(&self, grace: Option<Duration>) -> Result<Drain, Fault> {
@@ -164,6 +170,15 @@ fn status_trace_and_down_of_the_only_cluster() {
         home.cluster(&["trace", "chatcmpl-2"]).failed(1),
         "error: no such request\n  help: ask for a newer one\n"
     );
+
+    let events = home.cluster(&["events"]).ok();
+    assert!(events.starts_with("NUMBER  AGO"), "{events}");
+    assert!(
+        events.ends_with("  decode.0  instance.ready  epoch 2, 1 restarts\n"),
+        "{events}"
+    );
+    let events: serde_json::Value = serde_json::from_str(&home.cluster(&["events", "--json"]).ok()).unwrap();
+    assert_eq!(events[0]["kind"], "instance.ready");
 
     let down = home.cluster(&["down", "--grace", "7"]).ok();
     assert_eq!(down, "mine stopped, 3 requests were in flight\n");

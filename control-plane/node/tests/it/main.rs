@@ -4,3 +4,4 @@
 
 mod endings;
 mod sandbox;
+mod scripts;

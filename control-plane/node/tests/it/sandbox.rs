@@ -17,14 +17,19 @@ pub(crate) const FAR_TOO_LONG: Duration = Duration::from_secs(60);
 
 /// One instance of each role, on free ports, with the simulated model.
 pub(crate) fn options(roles: &str) -> Options {
+    options_with("simulated", ModelLocation::Simulated, roles)
+}
+
+/// The same with another model.
+pub(crate) fn options_with(source: &str, model: ModelLocation, roles: &str) -> Options {
     let text = format!(
-        "name: small\nmodel: {{ source: simulated, served_names: [m] }}\nkv_cache: {{ memory: 4MiB, tiers: [{{ host: 1MiB }}] }}\n\
+        "name: small\nmodel: {{ source: \"{source}\", served_names: [m] }}\nkv_cache: {{ memory: 4MiB, tiers: [{{ host: 1MiB }}] }}\n\
          restart: {{ max_restarts: 0 }}\nroles:\n  tokenizer:\n  router:\n  cache:\n{roles}"
     );
     let resolved = Document::read(&text, "small.yaml").resolve(&Catalogue::shipped());
     Options {
         topology: resolved.unwrap_or_else(|problems| panic!("{problems}")),
-        model: ModelLocation::Simulated,
+        model,
         port: Some(0),
         api: SocketAddr::from(([127, 0, 0, 1], 0)),
         traces: cluster_telemetry::init_for_tests().traces().clone(),
@@ -76,4 +81,18 @@ pub(crate) fn long_stream() -> String {
         "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     )
+}
+
+/// The text of a whole completion.
+pub(crate) async fn complete(running: &Running) -> String {
+    let body = r#"{"model":"m","prompt":"x","max_tokens":64}"#;
+    let request = format!(
+        "POST /v1/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let answer = read_to_end(send(running, &request).await).await;
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    let body: serde_json::Value = serde_json::from_str(body).unwrap();
+    body["choices"][0]["text"].as_str().unwrap_or_default().to_owned()
 }
