@@ -220,5 +220,7 @@ impl Drop for Account {
         let left = ApiError::new(Fault::Request(ErrorKind::Cancelled), "");
         self.failed(&left);
         self.metrics.requests_in_flight().dec();
+        // A span ends where it was left last: here, not at the first text.
+        self.span.in_scope(|| {});
     }
 }

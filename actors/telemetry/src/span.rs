@@ -90,10 +90,16 @@ impl SpanEvent {
         Self {
             name: event.name.to_string(),
             unix_us: unix_us(event.timestamp),
-            attributes: texts(&event.attributes),
+            attributes: texts(&event.attributes)
+                .into_iter()
+                .filter(|(name, _)| !LOG_ATTRIBUTES.contains(&name.as_str()))
+                .collect(),
         }
     }
 }
+
+/// What the bridge adds to each event for logs; in a trace it says nothing.
+const LOG_ATTRIBUTES: [&str; 2] = ["level", "target"];
 
 fn texts(attributes: &[opentelemetry::KeyValue]) -> Vec<(String, String)> {
     attributes

@@ -1,9 +1,11 @@
 //! What a request leaves in the trace store, and what it tells its peers.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use cluster_gateway::{Settings, TextStream};
 use cluster_messages::{Deadline, ErrorKind, RequestError};
 use cluster_telemetry::names::attributes;
-use futures::stream;
+use futures::{StreamExt, stream};
 
 use crate::harness::{Fake, Server, chat, short_answer};
 
@@ -67,4 +69,25 @@ async fn a_failed_request_says_so_in_its_span() {
         .iter()
         .filter(|(name, _)| name == attributes::HTTP_STATUS);
     assert_eq!(kinds.count(), 1);
+}
+
+#[tokio::test]
+async fn a_span_lasts_until_the_last_frame() {
+    let telemetry = cluster_telemetry::init_for_tests();
+    let (moments_in, moments) = std::sync::mpsc::channel();
+    let (fake, _drops) = Fake::new(move |_| {
+        let mut items = short_answer();
+        let last = items.pop().unwrap();
+        let moments_in = moments_in.clone();
+        let late = stream::once(async move {
+            moments_in.send(SystemTime::now()).unwrap();
+            last
+        });
+        Ok(TextStream::new(stream::iter(items).chain(late)))
+    });
+    let server = Server::start_at(0x3000, fake, Settings::default()).await;
+    let answer = server.chat("").await;
+    let spans = telemetry.traces().by_request(answer.header("x-request-id").unwrap());
+    let last = moments.recv().unwrap().duration_since(UNIX_EPOCH).unwrap();
+    assert!(u128::from(spans[0].end_unix_us) >= last.as_micros(), "{:?}", spans[0]);
 }

@@ -57,6 +57,7 @@ fn spans_of_peers_and_of_finished_phases_hang_below_the_request() {
     assert_eq!(decode.instance(), Some("decode.0"));
     assert_eq!(decode.links, ["2222222222222222"]);
     assert_eq!(decode.events.len(), 1);
+    assert_eq!(decode.events[0].attributes, []);
     assert_eq!(prefill.parent_id.as_ref(), Some(&decode.span_id));
     assert_eq!((prefill.start_unix_us, prefill.end_unix_us), (5, 9));
     assert_eq!((prefill.events[0].unix_us, prefill.error.as_deref()), (7, Some("lost")));
