@@ -66,6 +66,9 @@ impl WorkerRole for Decode {
         let closed = || failure::closed(&*self.parts.life.host.fabric.clock, header.deadline);
         let stopped = sink.stopped();
         let mut relay = Relay::new(&self.parts, job, sink, phase, header.deadline);
+        if prefill.is_none() {
+            relay = relay.computing_the_prompt();
+        }
         let result = tokio::select! {
             result = self.run(&mut relay, prefill, &header, generation) => result,
             () = stopped => Err(closed()),

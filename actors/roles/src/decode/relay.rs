@@ -5,7 +5,7 @@ use cluster_engine::Event;
 use cluster_fabric::Sink;
 use cluster_messages::{Deadline, GenerateFrame, RequestError};
 use cluster_telemetry::names::{attributes, spans};
-use tracing::Span;
+use tracing::{Span, field::Empty};
 
 use super::FirstToken;
 use crate::{
@@ -50,6 +50,21 @@ impl<'a> Relay<'a> {
             deadline,
             prompt: None,
             tokens_sent: 0,
+        }
+    }
+
+    /// The prompt is computed here, from now on until the first token: a part of the run with a span of its own.
+    pub(super) fn computing_the_prompt(self) -> Self {
+        let prompt = tracing::info_span!(
+            parent: self.span(),
+            spans::PREFILL_RUN,
+            instance = %self.parts.life.instance.path,
+            { attributes::CACHED_TOKENS } = Empty,
+            { attributes::ERROR_TYPE } = Empty,
+        );
+        Self {
+            prompt: Some(prompt),
+            ..self
         }
     }
 
@@ -132,7 +147,9 @@ impl<'a> Relay<'a> {
     async fn side_event(&mut self, event: Event) -> Result<(), RequestError> {
         match event {
             Event::Admitted { cached_tokens, .. } => {
-                self.prompt = Some(self.prompt_span(cached_tokens));
+                if let Some(prompt) = &self.prompt {
+                    prompt.record(attributes::CACHED_TOKENS, cached_tokens);
+                }
                 self.started(cached_tokens).await
             }
             Event::Lookup { hashes, .. } => self.parts.look_up(&self.job, hashes).await,
@@ -149,17 +166,6 @@ impl<'a> Relay<'a> {
             | Event::Removed(_)
             | Event::Evicted { .. } => Ok(()),
         }
-    }
-
-    /// With prefill folded in, the time from the job's blocks to its first token.
-    fn prompt_span(&self, cached_tokens: u32) -> Span {
-        tracing::info_span!(
-            parent: self.span(),
-            spans::PREFILL_RUN,
-            instance = %self.parts.life.instance.path,
-            { attributes::CACHED_TOKENS } = cached_tokens,
-            { attributes::ERROR_TYPE } = tracing::field::Empty,
-        )
     }
 
     async fn started(&mut self, cached_tokens: u32) -> Result<(), RequestError> {

@@ -35,9 +35,9 @@ pub(crate) struct Arguments {
     /// The system prompt
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
-    /// How freely tokens are chosen; 0 always takes the best
-    #[arg(long, value_name = "NUMBER")]
-    temperature: Option<f32>,
+    /// How freely tokens are chosen; 0 always takes the best, 1 is the model's own distribution
+    #[arg(long, value_name = "NUMBER", default_value_t = 0.3)]
+    temperature: f32,
     /// The most tokens of one answer
     #[arg(long, value_name = "COUNT")]
     max_tokens: Option<u32>,
@@ -55,7 +55,7 @@ pub(crate) async fn run(arguments: Arguments, environment: &Environment, out: &m
         None => first_model(&api).await?,
     };
     let mut conversation = Conversation::new(api, model, arguments.system);
-    conversation.temperature = arguments.temperature;
+    conversation.temperature = Some(arguments.temperature);
     conversation.max_tokens = arguments.max_tokens;
     conversation.seed = arguments.seed;
 
