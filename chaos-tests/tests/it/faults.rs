@@ -15,8 +15,10 @@ fn long(i: usize) -> serde_json::Value {
 
 /// Kills `path` once every stream has begun, and demands that each ends as if nothing had happened.
 async fn survives(workers: &str, path: ActorPath) {
+    // A step takes long enough for the fault to find every stream in the middle.
     let sandbox = Sandbox::start(Topology {
         workers,
+        step_us: 300,
         ..Topology::default()
     })
     .await;
@@ -39,6 +41,12 @@ async fn survives(workers: &str, path: ActorPath) {
             .text
             .insert_str(0, first["choices"][0]["text"].as_str().unwrap_or_default());
         assert_eq!(ended, expected, "{path}");
+    }
+    if path.role == Role::Decode {
+        assert!(
+            sandbox.metric("cluster_request_migrations_total") > 0.0,
+            "no stream was there to move"
+        );
     }
     sandbox.wait_for_restart(path, 1).await;
     sandbox.complete("still there?", &json!({})).await;

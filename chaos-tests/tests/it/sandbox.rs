@@ -37,6 +37,8 @@ pub(crate) struct Topology<'a> {
     pub(crate) script: Option<&'a str>,
     /// The longest sequence.
     pub(crate) context: u32,
+    /// Microseconds that a step of the simulated model takes.
+    pub(crate) step_us: u64,
 }
 
 impl Default for Topology<'_> {
@@ -46,6 +48,7 @@ impl Default for Topology<'_> {
             more: "kv_cache: { memory: 4MiB, tiers: [{ host: 4MiB }] }\n",
             script: None,
             context: 4096,
+            step_us: 0,
         }
     }
 }
@@ -59,7 +62,12 @@ impl Sandbox {
             file
         });
         let (source, model) = match &script {
-            None => ("simulated".to_owned(), ModelLocation::Simulated),
+            None => (
+                "simulated".to_owned(),
+                ModelLocation::Simulated {
+                    step_us: topology.step_us,
+                },
+            ),
             Some(file) => (
                 format!("scripted:{}", file.path().display()),
                 ModelLocation::Script(file.path().to_owned()),
@@ -143,6 +151,15 @@ impl Sandbox {
             body: response.into_body(),
             buffer: Vec::new(),
         }
+    }
+
+    /// The value of a metric without labels.
+    pub(crate) fn metric(&self, name: &str) -> f64 {
+        let page = self.running.host().metrics.encode();
+        let value = page
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+        value.unwrap_or_else(|| panic!("no metric {name} in\n{page}"))
     }
 
     /// Waits until the board shows `condition`.

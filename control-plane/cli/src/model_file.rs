@@ -62,7 +62,7 @@ pub(crate) fn locate(origin: &ModelOrigin, folder: &Path, store: &Store) -> Resu
         ModelOrigin::File(model) => ModelLocation::Weights(ensure(store, model)?),
         ModelOrigin::Path(path) => ModelLocation::Weights(existing(folder.join(path))?),
         ModelOrigin::Scripted(file) => ModelLocation::Script(existing(folder.join(file))?),
-        ModelOrigin::Simulated => ModelLocation::Simulated,
+        ModelOrigin::Simulated => ModelLocation::Simulated { step_us: 0 },
     })
 }
 

@@ -34,7 +34,10 @@ pub enum ModelLocation {
     /// A script file.
     Script(PathBuf),
     /// Nowhere: the simulated model has no file.
-    Simulated,
+    Simulated {
+        /// Microseconds that a step takes; 0 for as fast as it goes.
+        step_us: u64,
+    },
 }
 
 /// Why a model cannot be served.
@@ -105,7 +108,7 @@ impl ServedModel {
         match location {
             ModelLocation::Weights(path) => with_weights(path, options(topology)?),
             ModelLocation::Script(path) => scripted(topology, path),
-            ModelLocation::Simulated => simulated(topology),
+            ModelLocation::Simulated { step_us } => simulated(topology, *step_us),
         }
     }
 
@@ -283,7 +286,7 @@ fn scripted(topology: &Resolved, path: &Path) -> Result<ServedModel, ModelError>
     without_weights(tokenizer, context, model)
 }
 
-fn simulated(topology: &Resolved) -> Result<ServedModel, ModelError> {
+fn simulated(topology: &Resolved, step_us: u64) -> Result<ServedModel, ModelError> {
     let tokenizer = byte_tokenizer(Path::new("simulated"))?;
     let context = topology.model.context.unwrap_or(CONTEXT_WITHOUT_WEIGHTS);
     let vocabulary = tokenizer.vocabulary_len() as u32;
@@ -293,7 +296,10 @@ fn simulated(topology: &Resolved) -> Result<ServedModel, ModelError> {
         context,
         block_tokens,
         seed: 0,
-        cost: Cost::default(),
+        cost: Cost {
+            step_us,
+            ..Cost::default()
+        },
     });
     without_weights(tokenizer, context, model)
 }

@@ -17,7 +17,7 @@ pub(crate) const FAR_TOO_LONG: Duration = Duration::from_secs(60);
 
 /// One instance of each role, on free ports, with the simulated model.
 pub(crate) fn options(roles: &str) -> Options {
-    options_with("simulated", ModelLocation::Simulated, roles)
+    options_with("simulated", ModelLocation::Simulated { step_us: 0 }, roles)
 }
 
 /// The same with another model.
