@@ -37,7 +37,11 @@ impl TextModel {
         self.check_ids("stop_token_ids", request.stop_token_ids.iter().copied())?;
         self.check_ids("logit_bias", request.sampling.logit_bias.iter().map(|(id, _)| *id))?;
         let prompt = self.encode(&request.input, now_s)?;
-        let max_tokens = self.fit(prompt.len(), request.max_tokens)?;
+        let field = match &request.input {
+            TextInput::Chat(_) => "messages",
+            TextInput::Text(_) | TextInput::Tokens(_) => "prompt",
+        };
+        let max_tokens = self.fit(field, prompt.len(), request.max_tokens)?;
         let mut stop_tokens = request.stop_token_ids.clone();
         if !request.ignore_eos {
             stop_tokens.extend_from_slice(self.tokenizer.eos_ids());
@@ -83,15 +87,19 @@ impl TextModel {
         Ok(prompt)
     }
 
-    /// How many tokens of answer there is room for, at most as many as wanted.
-    fn fit(&self, prompt_len: usize, wanted: Option<u32>) -> Result<u32, RequestError> {
+    /// How many tokens of answer there is room for, at most as many as wanted, behind the prompt that came in `field`.
+    fn fit(&self, field: &str, prompt_len: usize, wanted: Option<u32>) -> Result<u32, RequestError> {
         let context = self.context as usize;
         if prompt_len >= context {
             let message = format!(
                 "the prompt has {prompt_len} tokens, but this model's context holds {context} with at least one of answer: \
                  shorten the prompt"
             );
-            return Err(RequestError::new(ErrorKind::ContextLength, message));
+            let error = RequestError::new(ErrorKind::ContextLength, message);
+            return Err(RequestError {
+                param: Some(field.into()),
+                ..error
+            });
         }
         let room = (context - prompt_len) as u32;
         Ok(wanted.map_or(room, |wanted| wanted.min(room)))

@@ -73,6 +73,7 @@ fn the_edge_of_the_context_is_exact() {
     assert_eq!(room(10, None).unwrap(), 6);
     let error = room(16, Some(1)).unwrap_err();
     assert_eq!(error.kind, ErrorKind::ContextLength);
+    assert_eq!(error.param.as_deref(), Some("prompt"));
     assert!(
         error.message.contains("16 tokens") && error.message.contains("holds 16"),
         "{}",
