@@ -10,7 +10,6 @@
 //! a `traceparent` are strings here.
 #![warn(missing_docs)]
 
-mod finished;
 mod metrics;
 pub mod names;
 mod propagation;
@@ -19,9 +18,7 @@ mod span;
 mod store;
 mod waterfall;
 
-pub use finished::FinishedSpan;
 pub use metrics::{InstanceMetrics, Metrics, ModelMetrics};
-pub use opentelemetry::{KeyValue, Value};
 pub use prometheus_client::metrics::{counter::Counter, gauge::Gauge, histogram::Histogram};
 pub use propagation::{add_link, set_parent, traceparent_of};
 pub use setup::{LogFormat, Settings, SetupError, Telemetry, init, init_for_tests};

@@ -72,8 +72,6 @@ pub mod attributes {
     pub const KV_PAGES: &str = "kv.pages";
     /// Bytes moved.
     pub const KV_BYTES: &str = "kv.bytes";
-    /// Engine steps that worked on it.
-    pub const ENGINE_STEPS: &str = "engine.steps";
     /// How often the request was moved to another instance before this.
     pub const ATTEMPT: &str = "attempt";
 }
@@ -82,10 +80,6 @@ pub mod attributes {
 pub mod events {
     /// The first text left for the client.
     pub const FIRST_TOKEN: &str = "first_token";
-    /// Every place was taken; the request waits or was refused.
-    pub const QUEUED: &str = "queued";
-    /// The sequence lost its pages and starts again.
-    pub const PREEMPTED: &str = "preempted";
     /// The request goes on elsewhere.
     pub const MIGRATED: &str = "migrated";
 }

@@ -167,10 +167,6 @@ pub fn init_for_tests() -> Telemetry {
     .expect("these settings are valid and need no collector")
 }
 
-pub(crate) fn installed_tracer() -> Option<&'static SdkTracer> {
-    INSTALLED.get().map(|installed| &installed.tracer)
-}
-
 fn install(installed: &Installed, log: LogFormat, filter: EnvFilter) {
     let spans = tracing_opentelemetry::layer()
         .with_tracer(installed.tracer.clone())

@@ -2,7 +2,7 @@ use tracing::{info, info_span};
 
 use super::*;
 use crate::{
-    FinishedSpan, add_link,
+    add_link,
     names::{attributes, events, spans},
     set_parent, traceparent_of,
 };
@@ -18,7 +18,7 @@ fn a_second_init_joins_the_first() {
 }
 
 #[test]
-fn spans_of_peers_and_of_finished_phases_hang_below_the_request() {
+fn spans_of_peers_hang_below_the_request() {
     let telemetry = init_for_tests();
     let client = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
     let request = info_span!(
@@ -34,23 +34,13 @@ fn spans_of_peers_and_of_finished_phases_hang_below_the_request() {
         set_parent(&peer, &carried);
         add_link(&peer, "00-11111111111111111111111111111111-2222222222222222-01");
         peer.in_scope(|| info!(name: events::FIRST_TOKEN, "first text left"));
-        let prefill = FinishedSpan {
-            name: spans::PREFILL_RUN,
-            parent: traceparent_of(&peer),
-            start_unix_us: 5,
-            end_unix_us: 9,
-            events: vec![(7, events::PREEMPTED)],
-            error: Some("lost".into()),
-            ..FinishedSpan::default()
-        };
-        assert!(prefill.record().starts_with("00-0af7651916cd43dd8448eb211c80319c-"));
     }
     request.record(attributes::HTTP_STATUS, 200);
     drop(request);
 
     let spans = telemetry.traces().by_request("propagated");
     let find = |name| spans.iter().find(|span| span.name == name).unwrap();
-    let (request, decode, prefill) = (find("gateway.request"), find("decode.run"), find("prefill.run"));
+    let (request, decode) = (find("gateway.request"), find("decode.run"));
     assert_eq!(request.parent_id.as_deref(), Some("b7ad6b7169203331"));
     assert_eq!(request.attribute(attributes::HTTP_STATUS), Some("200"));
     assert_eq!(decode.parent_id.as_ref(), Some(&request.span_id));
@@ -58,9 +48,6 @@ fn spans_of_peers_and_of_finished_phases_hang_below_the_request() {
     assert_eq!(decode.links, ["2222222222222222"]);
     assert_eq!(decode.events.len(), 1);
     assert_eq!(decode.events[0].attributes, []);
-    assert_eq!(prefill.parent_id.as_ref(), Some(&decode.span_id));
-    assert_eq!((prefill.start_unix_us, prefill.end_unix_us), (5, 9));
-    assert_eq!((prefill.events[0].unix_us, prefill.error.as_deref()), (7, Some("lost")));
 }
 
 #[test]
