@@ -13,6 +13,7 @@
 //! one fixed order, and all instruction sets perform the same IEEE operations, so they agree to the last bit too.
 #![warn(missing_docs)]
 
+mod collective;
 mod cpu;
 mod dtype;
 mod error;
@@ -21,6 +22,7 @@ mod matrix;
 mod memory;
 pub mod reference;
 
+pub use collective::{Collective, CollectiveError};
 pub use cpu::attention::{Attention, Sequence};
 pub use cpu::experts::{Activation, Expert, Routing};
 pub use cpu::rope::{RopeStyle, Rotations};

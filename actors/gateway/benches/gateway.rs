@@ -25,7 +25,7 @@ use std::{
 
 use async_trait::async_trait;
 use cluster_gateway::{Environment, Frontend, Gateway, ModelCard, Readiness, Settings, TextStream, serve};
-use cluster_messages::{FinishReason, RequestError, RequestId, TextFrame, TextRequest, Usage};
+use cluster_messages::{Channel, FinishReason, RequestError, RequestId, TextFrame, TextRequest, Usage};
 use cluster_telemetry::Metrics;
 use futures::Stream;
 use tokio::net::TcpListener;
@@ -218,6 +218,7 @@ impl Stream for Counting {
         self.step += 1;
         Poll::Ready(Some(Ok(match self.step {
             step if step <= self.tokens_max => TextFrame::Delta {
+                channel: Channel::Content,
                 choice: 0,
                 text: "token ".into(),
                 logprobs: Vec::new(),

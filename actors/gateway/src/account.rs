@@ -117,7 +117,7 @@ impl Account {
         let Some(served) = &mut self.served else { return };
         match frame {
             TextFrame::Admitted { prompt_tokens } => served.prompt(*prompt_tokens),
-            TextFrame::Delta { choice, tokens, .. } => {
+            TextFrame::Delta { choice, tokens, .. } | TextFrame::ToolCall { choice, tokens, .. } => {
                 if served.text(*choice, *tokens, now) {
                     self.span
                         .in_scope(|| tracing::info!(name: events::FIRST_TOKEN, target: targets::MOMENT, "first text"));

@@ -80,6 +80,8 @@ pub(crate) async fn gather(
                 choice.text.push_str(&text);
                 choice.logprobs.extend(logprobs);
             }
+            // The gateway asks for no tools yet.
+            TextFrame::ToolCall { .. } => {}
             TextFrame::Finished { choice, reason } => gathered[choice as usize].reason = Some(reason),
             TextFrame::Usage(totals) => usage = totals,
         }

@@ -112,6 +112,8 @@ impl EventStream {
             TextFrame::Delta {
                 choice, text, logprobs, ..
             } => self.chunks.delta(choice, &text, &logprobs),
+            // The gateway asks for no tools yet.
+            TextFrame::ToolCall { .. } => {}
             TextFrame::Finished { choice, reason } => self.chunks.finish(choice, reason),
             TextFrame::Usage(usage) if self.include_usage => self.chunks.usage(&usage),
             TextFrame::Usage(_) => {}

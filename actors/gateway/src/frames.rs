@@ -56,7 +56,7 @@ impl Frames {
     fn check(&mut self, frame: TextFrame) -> Result<TextFrame, ApiError> {
         match &frame {
             TextFrame::Admitted { .. } => {}
-            TextFrame::Delta { choice, .. } => self.check_open(*choice)?,
+            TextFrame::Delta { choice, .. } | TextFrame::ToolCall { choice, .. } => self.check_open(*choice)?,
             TextFrame::Finished { choice, .. } => {
                 self.check_open(*choice)?;
                 self.finished[*choice as usize] = true;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! root   = H("cluster.kv.root", fingerprint, salt)
-//! hash_i = H(hash_{i-1}, tokens of block i)
+//! hash_i = H(hash_{i-1}, tokens of block i, and for each medium in it: its digest and which of its rows)
 //! ```
 //! `H` is BLAKE3 cut to 128 bits. A cryptographic hash, because equal hashes make requests share memory: with a fast
 //! non-cryptographic hash, a tenant who finds a collision reads another one's conversation.
@@ -10,6 +10,8 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+
+use crate::Medium;
 
 /// Names a block by everything that went into it: model, tenant salt, and all tokens up to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -58,23 +60,32 @@ pub fn root(model: Fingerprint, salt: &str) -> BlockHash {
     BlockHash(cut(&hasher.finalize()))
 }
 
-/// The hash of a block of `tokens` after `parent`.
-pub fn next(parent: BlockHash, tokens: &[u32]) -> BlockHash {
+/// The hash of a block of `tokens` after `parent`. The first token stands at position `start`; `media` are those of the whole
+/// sequence, of which only what lies in the block counts.
+pub fn next(parent: BlockHash, start: u32, tokens: &[u32], media: &[Medium]) -> BlockHash {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&parent.0.to_le_bytes());
     for token in tokens {
         hasher.update(&token.to_le_bytes());
     }
+    let end = start + tokens.len() as u32;
+    for medium in media.iter().filter(|medium| medium.first < end && medium.end() > start) {
+        hasher.update(&medium.digest.0.to_le_bytes());
+        // Negative when the medium began in an earlier block.
+        hasher.update(&(i64::from(medium.first) - i64::from(start)).to_le_bytes());
+        hasher.update(&medium.tokens.to_le_bytes());
+    }
     BlockHash(cut(&hasher.finalize()))
 }
 
 /// The hashes of the whole blocks of `tokens`; a last partial block has none.
-pub fn chain(root: BlockHash, tokens: &[u32], block_tokens: usize) -> Vec<BlockHash> {
+pub fn chain(root: BlockHash, tokens: &[u32], media: &[Medium], block_tokens: usize) -> Vec<BlockHash> {
     let mut parent = root;
     tokens
         .chunks_exact(block_tokens)
-        .map(|block| {
-            parent = next(parent, block);
+        .enumerate()
+        .map(|(index, block)| {
+            parent = next(parent, (index * block_tokens) as u32, block, media);
             parent
         })
         .collect()

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Header, InstanceRef, TraceContext, blocks::Fingerprint};
+use crate::{Header, InstanceRef, Medium, TraceContext, blocks::Fingerprint};
 
 /// How a token is chosen from its logits. The defaults sample the model's own distribution.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -72,6 +72,8 @@ pub struct Generation {
     pub tokens: Vec<u32>,
     /// How many of `tokens` are the client's prompt.
     pub prompt_len: u32,
+    /// The media of the prompt, by position; they do not overlap.
+    pub media: Vec<Medium>,
     /// How tokens are chosen.
     pub sampling: Sampling,
     /// The most tokens of answer, those already in `tokens` included.

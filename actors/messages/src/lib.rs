@@ -9,6 +9,7 @@ mod cache;
 mod error;
 mod generate;
 mod ids;
+mod media;
 mod registration;
 mod route;
 mod text;
@@ -21,10 +22,14 @@ pub use generate::{
     TokenLogprobs, TokenOut, Usage,
 };
 pub use ids::{ActorPath, Deadline, Epoch, Header, InstanceRef, NodeId, PathError, RequestId, Role, TraceContext};
+pub use media::{
+    Encode, Encoded, FeatureTicket, Features, FetchFeatures, MediaFile, Medium, MediumDigest, MediumKind, MediumSource,
+};
 pub use registration::{Capacity, KvEvent, KvEventKind, LoadReport, Registration, SamplePoint};
 pub use route::{Candidate, Cost, Route, RouteDecision};
 pub use text::{
-    ChatMessage, ChatPrompt, Content, JsonText, Part, TextFrame, TextInput, TextLogprob, TextRequest, ToolCall,
+    Channel, ChatMessage, ChatPrompt, Content, JsonText, Part, TextFrame, TextInput, TextLogprob, TextRequest,
+    ToolCall, ToolChoice, ToolHead,
 };
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BlockHash, Header, InstanceRef};
+use crate::{BlockHash, Header, InstanceRef, MediumDigest};
 
 /// Asks for the instances of one request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -13,6 +13,8 @@ pub struct Route {
     pub blocks: Vec<BlockHash>,
     /// Tokens of the prompt.
     pub prompt_tokens: u32,
+    /// The media of the prompt, in order; empty when nothing is to be encoded.
+    pub media: Vec<MediumDigest>,
     /// Instances that already failed this request.
     pub exclude: Vec<InstanceRef>,
 }
@@ -24,6 +26,8 @@ pub struct RouteDecision {
     pub decode: InstanceRef,
     /// Who computes its prompt; none: the decode instance itself.
     pub prefill: Option<InstanceRef>,
+    /// Who encodes each of the media; empty when there are none or no encoder lives.
+    pub encoders: Vec<InstanceRef>,
     /// Everyone considered, cheapest first within a role.
     pub candidates: Vec<Candidate>,
     /// The policy that decided.

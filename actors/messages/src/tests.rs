@@ -33,7 +33,7 @@ proptest! {
         a in prop::collection::vec(0u32..4, 0..40), b in prop::collection::vec(0u32..4, 0..40), size in 1usize..5,
     ) {
         let root = blocks::root(Fingerprint(1), "");
-        let (x, y) = (blocks::chain(root, &a, size), blocks::chain(root, &b, size));
+        let (x, y) = (blocks::chain(root, &a, &[], size), blocks::chain(root, &b, &[], size));
         for i in 0..x.len().min(y.len()) {
             let end = (i + 1) * size;
             prop_assert_eq!(x[i] == y[i], a[..end] == b[..end]);
@@ -43,7 +43,7 @@ proptest! {
 
 #[test]
 fn salt_and_model_separate_chains() {
-    let chain = |model, salt| blocks::chain(blocks::root(Fingerprint(model), salt), &[1, 2], 2);
+    let chain = |model, salt| blocks::chain(blocks::root(Fingerprint(model), salt), &[1, 2], &[], 2);
     assert_ne!(chain(1, ""), chain(2, ""));
     assert_ne!(chain(1, ""), chain(1, "tenant"));
 }

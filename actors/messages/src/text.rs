@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{FinishReason, Header, Sampling, Usage};
+use crate::{FinishReason, Header, MediaFile, Sampling, Usage};
 
 /// JSON kept as text: messages also travel in formats that cannot hold a JSON value.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -29,6 +29,8 @@ pub struct TextRequest {
     pub stop_token_ids: Vec<u32>,
     /// Whether the model's own end tokens are ignored.
     pub ignore_eos: bool,
+    /// Whether and which tools may be called.
+    pub tool_choice: ToolChoice,
     /// How many answers.
     pub choices: u32,
     /// Log-probabilities of answer tokens with this many alternatives.
@@ -59,6 +61,8 @@ pub struct ChatPrompt {
     pub messages: Vec<ChatMessage>,
     /// Tool definitions, a JSON array.
     pub tools: Option<JsonText>,
+    /// How hard the model should think, as the client named it; none: what the template does without it.
+    pub reasoning_effort: Option<String>,
     /// Further template variables, a JSON object.
     pub template_args: Option<JsonText>,
     /// Whether the last message is to be continued instead of answered.
@@ -96,6 +100,22 @@ pub enum Content {
 pub enum Part {
     /// Text.
     Text(String),
+    /// A picture or a sound.
+    Media(MediaFile),
+}
+
+/// Whether and which tools may be called.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum ToolChoice {
+    /// As the model likes.
+    #[default]
+    Auto,
+    /// None: what looks like a call is text.
+    None,
+    /// At least one.
+    Required,
+    /// This one.
+    Named(String),
 }
 
 /// A call an assistant made.
@@ -122,9 +142,26 @@ pub enum TextFrame {
     Delta {
         /// Which choice.
         choice: u32,
+        /// Which of the answer's channels.
+        channel: Channel,
         /// Whole characters only.
         text: String,
         /// Tokens behind this text since the last delta, when log-probabilities were asked for.
+        logprobs: Vec<TextLogprob>,
+        /// How many tokens of answer this choice has by now.
+        tokens: u32,
+    },
+    /// More of a call of a tool.
+    ToolCall {
+        /// Which choice.
+        choice: u32,
+        /// Which call of this choice, counted from 0.
+        index: u32,
+        /// Its id and name; with the first frame of a call only.
+        head: Option<ToolHead>,
+        /// More of its arguments, JSON in pieces.
+        arguments: String,
+        /// Tokens behind this frame since the last one, when log-probabilities were asked for.
         logprobs: Vec<TextLogprob>,
         /// How many tokens of answer this choice has by now.
         tokens: u32,
@@ -151,4 +188,23 @@ pub struct TextLogprob {
     pub logprob: Option<f32>,
     /// Alternatives, falling: token, bytes, log-probability.
     pub top: Vec<(u32, Vec<u8>, f32)>,
+}
+
+/// Where text of an answer belongs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+pub enum Channel {
+    /// What the client asked for.
+    #[default]
+    Content,
+    /// The thinking before it.
+    Reasoning,
+}
+
+/// Which call of a tool begins.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ToolHead {
+    /// Its id, unique in the answer.
+    pub id: String,
+    /// The function.
+    pub name: String,
 }

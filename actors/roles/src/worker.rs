@@ -185,7 +185,7 @@ impl Worker {
         let started = EngineHandle::start(
             instance.path.to_string(),
             settings.factory.clone(),
-            settings.engine,
+            settings.engine.clone(),
             clock,
         );
         let (engine, outputs) = started.await.map_err(|error| error.to_string())?;
@@ -226,7 +226,7 @@ impl WorkerSettings {
             layout: engine.info().layout,
             capacity: Capacity {
                 requests: self.requests_max(),
-                blocks: self.engine.blocks,
+                blocks: self.engine.blocks.first().copied().unwrap_or(0),
                 block_tokens: self.engine.block_tokens,
                 context: engine.info().context,
             },

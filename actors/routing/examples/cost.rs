@@ -45,11 +45,12 @@ fn registration(instance: InstanceRef) -> Registration {
 /// `count` blocks of a prompt that starts with `seed`.
 fn chain(seed: u32, count: u32) -> Vec<BlockHash> {
     let tokens: Vec<u32> = (0..count * 16).map(|position| seed ^ position).collect();
-    blocks::chain(blocks::root(Fingerprint(1), ""), &tokens, 16)
+    blocks::chain(blocks::root(Fingerprint(1), ""), &tokens, &[], 16)
 }
 
 fn route(blocks: Vec<BlockHash>) -> Route {
     Route {
+        media: Vec::new(),
         header: Header {
             request: RequestId(1),
             deadline: Deadline(1000),

@@ -55,6 +55,7 @@ pub fn choose(
     }
     state.last_decode = Some(chosen.instance().path);
     Ok(RouteDecision {
+        encoders: Vec::new(),
         decode: chosen.instance(),
         prefill: partner,
         candidates: candidates(decode, prefill),

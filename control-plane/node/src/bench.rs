@@ -135,7 +135,7 @@ fn decode(model: &ServedModel, threads: u32, batch: u32) -> Result<Measured, Ben
 fn engine(model: &ServedModel, threads: u32, sequences: u32, tokens: u32) -> Result<Engine, BenchError> {
     let config = Config {
         block_tokens: BLOCK_TOKENS,
-        blocks: sequences * tokens.div_ceil(BLOCK_TOKENS),
+        blocks: vec![sequences * tokens.div_ceil(BLOCK_TOKENS)],
         running_max: sequences,
         waiting_max: sequences,
         step_tokens: 512,
@@ -173,6 +173,7 @@ fn job(id: u32, prompt: u32, max_tokens: u32, vocabulary: u32) -> Job {
         id: JobId(id.into()),
         kind: JobKind::Whole,
         generation: Generation {
+            media: Vec::new(),
             tokens: (0..prompt).map(token).collect(),
             prompt_len: prompt,
             sampling: Sampling {

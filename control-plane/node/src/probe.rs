@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cluster_fabric::Fabric;
 use cluster_gateway::Frontend;
-use cluster_messages::{ErrorKind, Header, RequestError, Sampling, TextInput, TextRequest, TraceContext};
+use cluster_messages::{ErrorKind, Header, RequestError, Sampling, TextInput, TextRequest, ToolChoice, TraceContext};
 
 /// The longest one probe may take; a cold model answers one token of one token faster than this anywhere.
 const PROBE_MAX: Duration = Duration::from_secs(20);
@@ -48,6 +48,7 @@ async fn one_token(frontend: &dyn Frontend, header: Header) -> Result<(), Reques
 
 fn request(header: Header) -> TextRequest {
     TextRequest {
+        tool_choice: ToolChoice::default(),
         header,
         model: String::new(),
         input: TextInput::Tokens(PROMPT.to_vec()),

@@ -62,7 +62,7 @@ fn of_instance(
 fn engine_config(planned: &Planned) -> Config {
     Config {
         block_tokens: planned.block_tokens,
-        blocks: planned.blocks,
+        blocks: planned.blocks.clone(),
         running_max: planned.running_max,
         waiting_max: planned.waiting_max,
         step_tokens: planned.step_tokens,

@@ -173,7 +173,7 @@ impl<'a> Draft<'a> {
         let kv = &self.resolved.kv_cache;
         WorkerSettings {
             block_tokens: kv.page_tokens,
-            blocks: self.kv.blocks,
+            blocks: vec![self.kv.blocks],
             running_max: worker.running_max,
             waiting_max: worker.waiting_max,
             step_tokens: worker.step_tokens,

@@ -113,12 +113,12 @@ pub enum Settings {
 }
 
 /// How prefill or decode computes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WorkerSettings {
     /// Tokens of a block.
     pub block_tokens: u32,
-    /// How many blocks there are.
-    pub blocks: u32,
+    /// How many blocks there are of each class of state, in the model's order; the first class counts tokens.
+    pub blocks: Vec<u32>,
     /// Requests computed in one step.
     pub running_max: u32,
     /// Requests waiting inside.
@@ -133,8 +133,8 @@ pub struct WorkerSettings {
 
 impl WorkerSettings {
     /// Tokens whose state fits.
-    pub const fn kv_tokens(&self) -> u64 {
-        self.blocks as u64 * self.block_tokens as u64
+    pub fn kv_tokens(&self) -> u64 {
+        self.blocks.first().map_or(0, |blocks| u64::from(*blocks)) * u64::from(self.block_tokens)
     }
 }
 

@@ -95,7 +95,7 @@ fn what(instance: &Instance) -> String {
         Settings::Cache(cache) => format!("{} of main memory", ByteSize(cache.host_bytes)),
         Settings::Worker(worker) => format!(
             "{} blocks of {} tokens, {} running, {} tokens a step{inside}",
-            worker.blocks, worker.block_tokens, worker.running_max, worker.step_tokens
+            worker.blocks[0], worker.block_tokens, worker.running_max, worker.step_tokens
         ),
     }
 }

@@ -154,7 +154,7 @@ fn engine(vocabulary: u32) -> Result<(Engine, Arc<AtomicU64>), ModelError> {
     };
     let config = Config {
         block_tokens: 16,
-        blocks: 4096,
+        blocks: vec![4096],
         running_max: 256,
         waiting_max: 0,
         step_tokens: 512,
@@ -168,6 +168,7 @@ fn job(id: u64, tokens: Vec<u32>, sampling: Sampling) -> Job {
     Job {
         id: JobId(id),
         generation: Generation {
+            media: Vec::new(),
             prompt_len: tokens.len() as u32,
             tokens,
             sampling,

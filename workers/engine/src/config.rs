@@ -1,12 +1,12 @@
 //! How an engine is set up, and what it says about its work in figures.
 
 /// The sizes of one engine. Chosen by whoever plans the worker; the engine has no defaults of its own.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
     /// Tokens of a block; must be what the model lays out.
     pub block_tokens: u32,
-    /// Blocks of each KV class.
-    pub blocks: u32,
+    /// How many blocks each KV class has, in the model's order of classes.
+    pub blocks: Vec<u32>,
     /// Most sequences that hold blocks at once.
     pub running_max: u32,
     /// Most jobs in the engine beyond `running_max`; the next one is refused as overloaded.

@@ -36,15 +36,15 @@ impl Engine {
     pub fn new(mut model: Box<dyn Model>, config: Config) -> Result<Engine, ModelError> {
         let info = model.info().clone();
         check_config(&info, &config)?;
-        model.allocate(&vec![config.blocks; info.classes.len()])?;
-        let pool_tokens = u64::from(config.blocks) * u64::from(config.block_tokens);
+        model.allocate(&config.blocks)?;
+        let pool_tokens = u64::from(config.blocks[0]) * u64::from(config.block_tokens);
         let limits = Limits {
             block_tokens: config.block_tokens,
             context: u64::from(info.context).min(pool_tokens) as u32,
             prefix_cache: config.prefix_cache,
         };
         Ok(Engine {
-            scheduler: Scheduler::new(config, info.classes.len(), limits),
+            scheduler: Scheduler::new(config.clone(), info.classes.len(), limits),
             model,
             info,
             config,
@@ -155,6 +155,7 @@ impl Engine {
                 tokens: &sequence.generation.tokens[start as usize..(start + run.tokens) as usize],
                 start,
                 tables,
+                embedded: &[],
                 wanted: run.wanted,
             });
         }
@@ -262,6 +263,12 @@ fn push_removed(events: &mut Vec<Event>, hash: BlockHash) {
 
 fn check_config(info: &ModelInfo, config: &Config) -> Result<(), ModelError> {
     let refuse = |message: String| Err(ModelError::Failed(message));
+    if config.blocks.len() != info.classes.len() {
+        let (classes, given) = (info.classes.len(), config.blocks.len());
+        return refuse(format!(
+            "blocks are given for {given} KV classes, the model has {classes}"
+        ));
+    }
     if info.classes.is_empty() {
         return refuse("a model without KV classes is not supported yet".into());
     }
@@ -281,7 +288,7 @@ fn check_config(info: &ModelInfo, config: &Config) -> Result<(), ModelError> {
     }
     let sizes = [
         ("block_tokens", config.block_tokens),
-        ("blocks", config.blocks),
+        ("blocks", config.blocks.iter().copied().min().unwrap_or(0)),
         ("running_max", config.running_max),
         ("step_tokens", config.step_tokens),
     ];

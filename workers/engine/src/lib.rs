@@ -18,6 +18,7 @@ mod handover;
 mod history;
 mod job;
 mod kv;
+mod media;
 mod model;
 mod plan;
 mod pool;
@@ -33,8 +34,10 @@ pub use config::{Config, Counters, Stepped};
 pub use engine::Engine;
 pub use handover::HandoverError;
 pub use job::{Event, Job, JobId, JobKind};
+pub use media::{Decoded, MediaEncoder, MediaEncoderFactory, MediaInfo, MediaRules};
 pub use model::{
-    Batch, BlockId, KvClass, KvKind, Model, ModelError, ModelFactory, ModelInfo, Outputs, Row, SeqId, Slice, Wanted,
+    Batch, BlockId, Embedded, KvClass, KvKind, Model, ModelError, ModelFactory, ModelInfo, Outputs, Row, SeqId, Slice,
+    Wanted,
 };
 pub use scripted::{Script, Scripted, ScriptedConfig, Stall, Then};
 pub use simulated::{Cost, Simulated, SimulatedConfig};

@@ -6,6 +6,11 @@ use cluster_messages::Fingerprint;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct BlockId(pub u32);
 
+impl BlockId {
+    /// Stands in tables for a block that was given back: its positions are never read again.
+    pub const NONE: BlockId = BlockId(u32::MAX);
+}
+
 /// A sequence in the engine; never reused within one engine's life.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct SeqId(pub u64);
@@ -50,6 +55,8 @@ pub struct ModelInfo {
     pub fingerprint: Fingerprint,
     /// Equal means: blocks can be moved between the two. Covers classes, data type and order in memory.
     pub layout: Fingerprint,
+    /// Numbers of an embedding: of the rows that stand in for media.
+    pub width: u32,
     /// Rows of logits have this many entries.
     pub vocabulary: u32,
     /// The longest sequence in tokens.
@@ -74,10 +81,22 @@ pub struct Slice<'a> {
     pub tokens: &'a [u32],
     /// The position of `tokens[0]`.
     pub start: u32,
-    /// For each class the sequence's blocks in order, enough for `start + tokens.len()` positions.
+    /// For each class the sequence's blocks in order, enough for `start + tokens.len()` positions; `BlockId::NONE` where a
+    /// class no longer keeps what no token of this slice reads.
     pub tables: &'a [&'a [BlockId]],
+    /// Rows that replace the embeddings of some of `tokens`: media. By position, not overlapping, within the slice.
+    pub embedded: &'a [Embedded<'a>],
     /// Which positions' logits are needed.
     pub wanted: Wanted,
+}
+
+/// Rows that replace the embeddings of consecutive tokens.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Embedded<'a> {
+    /// The position of the first of them.
+    pub first: u32,
+    /// `[tokens, width]`.
+    pub rows: &'a [f32],
 }
 
 /// Which of a slice's positions get a row.

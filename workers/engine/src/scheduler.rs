@@ -35,9 +35,9 @@ pub(crate) struct Scheduler {
 impl Scheduler {
     pub(crate) fn new(config: Config, classes: usize, limits: Limits) -> Self {
         Self {
+            kv: Kv::new(classes, config.blocks[0]),
             config,
             limits,
-            kv: Kv::new(classes, config.blocks),
             counters: Counters::default(),
             waiting: BTreeMap::new(),
             running: BTreeMap::new(),

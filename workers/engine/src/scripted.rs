@@ -110,6 +110,7 @@ impl Scripted {
         let block_tokens = config.block_tokens.to_le_bytes();
         Ok(Self {
             info: ModelInfo {
+                width: 0,
                 fingerprint: Fingerprint::of([b"scripted".as_slice(), scripts.as_bytes(), &sizes]),
                 layout: Fingerprint::of([b"cells".as_slice(), &block_tokens]),
                 vocabulary: config.vocabulary,

@@ -137,7 +137,12 @@ impl Sequence {
             seq: SeqId(arrival),
             kind: job.kind,
             rank,
-            hashes: blocks::chain(root, &generation.tokens, limits.block_tokens as usize),
+            hashes: blocks::chain(
+                root,
+                &generation.tokens,
+                &generation.media,
+                limits.block_tokens as usize,
+            ),
             root,
             generation,
             table,
@@ -271,7 +276,12 @@ impl Sequence {
             if self.hashes.len() as u32 == page {
                 let start = page as usize * size;
                 let tokens = &self.generation.tokens[start..start + size];
-                self.hashes.push(blocks::next(parent.unwrap_or(self.root), tokens));
+                self.hashes.push(blocks::next(
+                    parent.unwrap_or(self.root),
+                    start as u32,
+                    tokens,
+                    &self.generation.media,
+                ));
             }
             kv.store(&mut self.table, page, self.hashes[page as usize], parent);
             self.stored += 1;

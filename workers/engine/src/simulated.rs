@@ -67,6 +67,7 @@ impl Simulated {
         let block_tokens = config.block_tokens.to_le_bytes();
         Self {
             info: ModelInfo {
+                width: 0,
                 fingerprint: Fingerprint::of(parts),
                 layout: Fingerprint::of([b"cells".as_slice(), &block_tokens]),
                 vocabulary: config.vocabulary,

@@ -167,6 +167,7 @@ impl Bench {
             .collect();
         let slices: Vec<Slice<'_>> = (0..batch)
             .map(|sequence| Slice {
+                embedded: &[],
                 seq: SeqId(sequence as u64),
                 tokens: &tokens[sequence],
                 start: start as u32,

@@ -184,6 +184,7 @@ pub fn open(path: &Path, options: Options) -> Result<Loaded, OpenError> {
     })?;
     let classes = Classes::of(&spec, options.block_tokens as usize, options.kv_dtype);
     let info = ModelInfo {
+        width: spec.hidden as u32,
         fingerprint: fingerprint(contents, &options),
         layout: classes.fingerprint(),
         vocabulary: spec.vocabulary as u32,

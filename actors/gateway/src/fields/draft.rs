@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cluster_messages::{ChatPrompt, Header, Sampling, TextInput, TextRequest};
+use cluster_messages::{ChatPrompt, Header, Sampling, TextInput, TextRequest, ToolChoice};
 
 use super::Call;
 use crate::{
@@ -114,6 +114,7 @@ impl<'l> Draft<'l> {
                 stop: std::mem::take(&mut self.stop),
                 stop_token_ids: std::mem::take(&mut self.stop_token_ids),
                 ignore_eos: self.ignore_eos,
+                tool_choice: ToolChoice::default(),
                 choices: self.choices,
                 logprobs,
                 echo: self.echo,

@@ -1,7 +1,7 @@
 //! What is asked wrongly, and whole answers.
 
 use cluster_gateway::{Limits, Settings};
-use cluster_messages::{ErrorKind, FinishReason, RequestError, TextFrame, TextLogprob};
+use cluster_messages::{Channel, ErrorKind, FinishReason, RequestError, TextFrame, TextLogprob};
 
 use crate::harness::{Fake, Server, admitted, delta, finished, post, short_answer, usage};
 
@@ -39,6 +39,7 @@ async fn a_whole_completion_gathers_its_choices_and_logprobs() {
         top: vec![],
     };
     let scored = TextFrame::Delta {
+        channel: Channel::Content,
         choice: 1,
         text: "aa".into(),
         logprobs: vec![token(None), token(Some(-1.0))],

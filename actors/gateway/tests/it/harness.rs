@@ -14,7 +14,7 @@ use std::{
 
 use async_trait::async_trait;
 use cluster_gateway::{Drained, Environment, Frontend, Gateway, ModelCard, Readiness, Settings, TextStream, serve};
-use cluster_messages::{FinishReason, RequestError, RequestId, TextFrame, TextRequest, Usage};
+use cluster_messages::{Channel, FinishReason, RequestError, RequestId, TextFrame, TextRequest, Usage};
 use cluster_telemetry::Metrics;
 use futures::{Stream, StreamExt, stream};
 use tokio::{
@@ -132,6 +132,7 @@ pub(crate) fn admitted() -> Item {
 
 pub(crate) fn delta(choice: u32, text: &str, tokens: u32) -> Item {
     Ok(TextFrame::Delta {
+        channel: Channel::Content,
         choice,
         text: text.into(),
         logprobs: vec![],

@@ -16,7 +16,7 @@ async fn idle_engine() -> (EngineHandle, EngineOutputs) {
     let factory: ModelFactory = Arc::new(move || Ok(Box::new(Simulated::new(model))));
     let config = Config {
         block_tokens: BLOCK_TOKENS,
-        blocks: 8,
+        blocks: vec![8],
         running_max: 1,
         waiting_max: 1,
         step_tokens: 64,

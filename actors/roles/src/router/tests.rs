@@ -53,6 +53,7 @@ async fn start_router(host: &Host) -> Supervisor {
 
 fn route() -> Route {
     Route {
+        media: Vec::new(),
         header: Header {
             request: RequestId(1),
             deadline: Deadline(u64::MAX),

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use cluster_fabric::{Clock, Entropy, Fabric, MemoryFabric, SystemClock};
 use cluster_messages::{
-    ActorPath, Deadline, Epoch, Header, NodeId, RequestId, Role, TextInput, TextRequest, TraceContext,
+    ActorPath, Deadline, Epoch, Header, NodeId, RequestId, Role, TextInput, TextRequest, ToolChoice, TraceContext,
 };
 use tokio::sync::oneshot;
 
@@ -21,6 +21,7 @@ fn fabric() -> Fabric {
 
 fn request() -> TextRequest {
     TextRequest {
+        tool_choice: ToolChoice::default(),
         header: Header {
             request: RequestId(1),
             deadline: Deadline(u64::MAX),

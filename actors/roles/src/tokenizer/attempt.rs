@@ -178,6 +178,7 @@ impl Tries {
     async fn route(&self, errand: Errand<'_>) -> Result<(RouteDecision, Routed), RequestError> {
         let prepared = errand.prepared;
         let query = Route {
+            media: Vec::new(),
             header: errand.header.clone(),
             blocks: prepared.blocks.clone(),
             prompt_tokens: prepared.prompt.len() as u32,

@@ -1,6 +1,6 @@
 //! One answer in the making: tokens in, text out. Pure; survives the death of the instance that makes the tokens.
 
-use cluster_messages::{FinishReason, TextFrame, TextLogprob, TokenLogprobs, TokenOut};
+use cluster_messages::{Channel, FinishReason, TextFrame, TextLogprob, TokenLogprobs, TokenOut};
 use cluster_text::{Detokenizer, StopMatcher, Tokenizer};
 
 /// The text of one choice and what is needed to go on with it.
@@ -92,6 +92,7 @@ impl<'a> Choice<'a> {
         }
         let logprobs = std::mem::take(&mut self.logprobs);
         Some(TextFrame::Delta {
+            channel: Channel::Content,
             choice: self.index,
             text,
             logprobs,

@@ -1,6 +1,8 @@
 //! One choice on its way from the worker to the client, over as many instances as it takes.
 
-use cluster_messages::{FinishReason, GenerateFrame, RequestError, TextFrame, TextInput, TokenLogprobs, Usage};
+use cluster_messages::{
+    Channel, FinishReason, GenerateFrame, RequestError, TextFrame, TextInput, TokenLogprobs, Usage,
+};
 use cluster_telemetry::names::events;
 
 use super::{
@@ -141,6 +143,7 @@ impl<'a> ChoiceRun<'a> {
             }
         };
         let delta = TextFrame::Delta {
+            channel: Channel::Content,
             choice: index,
             text,
             logprobs: logprobs.collect(),

@@ -47,7 +47,7 @@ impl TextModel {
             stop_tokens.extend_from_slice(self.tokenizer.eos_ids());
         }
         let root = blocks::root(self.fingerprint, &request.cache_salt);
-        let blocks = blocks::chain(root, &prompt, self.block_tokens as usize);
+        let blocks = blocks::chain(root, &prompt, &[], self.block_tokens as usize);
         Ok(Prepared {
             request,
             prompt,
@@ -114,6 +114,7 @@ impl Prepared {
         let wants_prompt = request.echo && !reached.has_echo;
         Generation {
             tokens,
+            media: Vec::new(),
             prompt_len: self.prompt.len() as u32,
             sampling: Sampling {
                 seed: choice_seed(request.sampling.seed, index),
@@ -155,13 +156,21 @@ fn message_size(message: &ChatMessage) -> usize {
     let content = match &message.content {
         None => 0,
         Some(Content::Text(text)) => text.len(),
-        Some(Content::Parts(parts)) => parts.iter().map(|Part::Text(text)| text.len()).sum(),
+        Some(Content::Parts(parts)) => parts.iter().map(part_size).sum(),
     };
     let calls = message
         .tool_calls
         .iter()
         .map(|call| call.name.len() + call.arguments.0.len());
     content + message.reasoning.as_ref().map_or(0, String::len) + calls.sum::<usize>()
+}
+
+/// Media are not encoded here; what they cost is a look at their head.
+fn part_size(part: &Part) -> usize {
+    match part {
+        Part::Text(text) => text.len(),
+        Part::Media(_) => 0,
+    }
 }
 
 /// Choice 0 has the request's own seed, so that `n` does not change the first answer.

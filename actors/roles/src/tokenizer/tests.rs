@@ -1,6 +1,6 @@
 use cluster_messages::{
     ChatMessage, ChatPrompt, Content, Deadline, Fingerprint, FinishReason, JsonText, RequestId, Sampling, TextInput,
-    TokenLogprobs, TokenOut, ToolCall,
+    TokenLogprobs, TokenOut, ToolCall, ToolChoice,
 };
 use cluster_text::{GgufVocabulary, Tokenizer, TokenizerSource};
 
@@ -23,6 +23,7 @@ fn model() -> TextModel {
 
 fn request(input: TextInput) -> TextRequest {
     TextRequest {
+        tool_choice: ToolChoice::default(),
         header: Header {
             request: RequestId(1),
             deadline: Deadline(u64::MAX),
@@ -123,7 +124,7 @@ fn blocks_are_those_of_the_engine_and_control_tokens_stay_structure() {
     let root = cluster_messages::blocks::root(Fingerprint(1), "");
     assert_eq!(
         prepared.blocks,
-        cluster_messages::blocks::chain(root, &prepared.prompt, 4)
+        cluster_messages::blocks::chain(root, &prepared.prompt, &[], 4)
     );
 }
 

@@ -44,6 +44,7 @@ fn registration(instance: InstanceRef) -> Registration {
 
 fn route(blocks: u32) -> Route {
     Route {
+        media: Vec::new(),
         header: Header {
             request: RequestId(1),
             deadline: Deadline(1000),

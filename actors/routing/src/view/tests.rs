@@ -37,6 +37,7 @@ fn report(instance: InstanceRef, seq: u64, running: u32) -> LoadReport {
 
 fn route(deadline: u64) -> Route {
     Route {
+        media: Vec::new(),
         header: Header {
             request: RequestId(1),
             deadline: Deadline(deadline),
@@ -50,6 +51,7 @@ fn route(deadline: u64) -> Route {
 
 fn decision(decode: InstanceRef) -> RouteDecision {
     RouteDecision {
+        encoders: Vec::new(),
         decode,
         prefill: None,
         candidates: Vec::new(),

@@ -130,7 +130,13 @@ fn joined(content: Option<&Content>) -> String {
     match content {
         None => String::new(),
         Some(Content::Text(text)) => text.clone(),
-        Some(Content::Parts(parts)) => parts.iter().map(|Part::Text(text)| text.as_str()).collect(),
+        Some(Content::Parts(parts)) => parts
+            .iter()
+            .filter_map(|part| match part {
+                Part::Text(text) => Some(text.as_str()),
+                Part::Media(_) => None,
+            })
+            .collect(),
     }
 }
 

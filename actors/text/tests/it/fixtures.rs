@@ -113,6 +113,7 @@ pub(crate) fn chat_prompt(case: &Value) -> Option<ChatPrompt> {
     let mut args = case["kwargs"].as_object().unwrap().clone();
     let tools = args.remove("tools").map(|tools| JsonText(tools.to_string()));
     Some(ChatPrompt {
+        reasoning_effort: None,
         messages,
         tools,
         template_args: Some(JsonText(Value::Object(args).to_string())),

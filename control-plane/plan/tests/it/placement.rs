@@ -10,7 +10,7 @@ const TWO_NODES: &str = include_str!("../plans/two-nodes.yaml");
 
 fn worker(instance: &Instance) -> WorkerSettings {
     match &instance.settings {
-        Settings::Worker(worker) => *worker,
+        Settings::Worker(worker) => worker.clone(),
         other => panic!("{} has {other:?}", instance.path),
     }
 }
@@ -48,7 +48,7 @@ fn blocks_fill_the_memory_and_no_more() {
     // SmolLM2-135M: 30 layers, keys and values of 3 heads with 64 numbers of 2 bytes.
     let block_bytes = u64::from(worker.block_tokens) * 30 * 2 * 3 * 64 * 2;
     let memory = 512 << 20;
-    let used = u64::from(worker.blocks) * block_bytes;
+    let used = u64::from(worker.blocks[0]) * block_bytes;
     assert!(used <= memory && used + block_bytes > memory, "{used} of {memory}");
     assert_eq!(plan.memory[0].kv_bytes, used);
     assert_eq!(plan.memory[0].weights_bytes, 98_362_432);

@@ -11,6 +11,7 @@ const LIMITS: Limits = Limits {
 
 fn job(tokens: Vec<u32>, change: impl FnOnce(&mut Generation)) -> Job {
     let mut generation = Generation {
+        media: Vec::new(),
         prompt_len: tokens.len() as u32,
         tokens,
         sampling: Sampling::default(),

@@ -21,6 +21,7 @@ fn model() -> Simulated {
 fn row(model: &mut Simulated, table: &[u32], start: u32, tokens: &[u32]) -> Vec<f32> {
     let table: Vec<BlockId> = table.iter().map(|block| BlockId(*block)).collect();
     let slice = Slice {
+        embedded: &[],
         seq: SeqId(0),
         tokens,
         start,

@@ -7,7 +7,7 @@ use crate::host::{BLOCK_TOKENS, Host, caching, generation, prompt, roomy, simula
 
 fn chain(tokens: &[u32], salt: &str) -> Vec<BlockHash> {
     let fingerprint: Fingerprint = cluster_engine::Model::info(&simulated()).fingerprint;
-    blocks::chain(blocks::root(fingerprint, salt), tokens, BLOCK_TOKENS as usize)
+    blocks::chain(blocks::root(fingerprint, salt), tokens, &[], BLOCK_TOKENS as usize)
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn equal_prompts_that_come_together_are_computed_once() {
 #[test]
 fn the_longest_unused_prompt_is_evicted_from_its_end() {
     let mut host = Host::simulated(Config {
-        blocks: 16,
+        blocks: vec![16],
         tier: false,
         ..caching()
     });
@@ -110,7 +110,7 @@ fn the_longest_unused_prompt_is_evicted_from_its_end() {
 /// An engine whose pages go to a tier when they are evicted, with one prompt in that tier.
 fn tiered() -> (Host, Vec<u32>) {
     let mut host = Host::simulated(Config {
-        blocks: 16,
+        blocks: vec![16],
         tier: true,
         ..caching()
     });

@@ -72,7 +72,7 @@ fn configs() -> impl Strategy<Value = Config> {
     let least = CONTEXT / BLOCK_TOKENS;
     (least..3 * least, 1u32..8, 1u32..48, any::<bool>()).prop_map(|(blocks, running_max, step_tokens, prefix_cache)| {
         Config {
-            blocks,
+            blocks: vec![blocks],
             running_max,
             step_tokens,
             prefix_cache,
@@ -123,7 +123,7 @@ proptest! {
         let mut alone = Host::simulated(roomy());
         let expected = alone.ask(0, request.clone());
 
-        let mut first = Host::simulated(config);
+        let mut first = Host::simulated(config.clone());
         first.submit(0, request.clone(), JobKind::Whole).unwrap();
         while first.answer(0).tokens.len() < cut && !first.answer(0).is_over() {
             first.step();
@@ -174,7 +174,7 @@ fn an_answer_sent_back_as_prompt_goes_on_as_it_did() {
 #[test]
 fn a_tight_pool_preempts_and_evicts() {
     let mut host = Host::simulated(Config {
-        blocks: 18,
+        blocks: vec![18],
         running_max: 6,
         prefix_cache: true,
         ..roomy()

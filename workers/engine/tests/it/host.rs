@@ -175,7 +175,7 @@ pub(crate) fn simulated() -> Simulated {
 pub(crate) fn roomy() -> Config {
     Config {
         block_tokens: BLOCK_TOKENS,
-        blocks: 64,
+        blocks: vec![64],
         running_max: 64,
         waiting_max: 64,
         step_tokens: 1024,
@@ -194,6 +194,7 @@ pub(crate) fn caching() -> Config {
 
 pub(crate) fn generation(tokens: Vec<u32>, max_tokens: u32) -> Generation {
     Generation {
+        media: Vec::new(),
         prompt_len: tokens.len() as u32,
         tokens,
         sampling: Sampling {

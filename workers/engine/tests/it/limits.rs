@@ -90,7 +90,10 @@ fn nothing_to_generate_ends_without_work() {
 
 #[test]
 fn a_small_pool_is_the_context() {
-    let mut host = Host::simulated(Config { blocks: 5, ..caching() });
+    let mut host = Host::simulated(Config {
+        blocks: vec![5],
+        ..caching()
+    });
     assert_eq!(host.engine.context(), 20);
     let answer = host.ask(0, generation(prompt(1, 12), 100));
     assert_eq!((answer.tokens.len(), answer.end.unwrap().0), (8, FinishReason::Length));
@@ -146,7 +149,10 @@ fn an_aborted_job_is_silent_and_holds_nothing() {
 fn engines_that_cannot_work_are_not_built() {
     let error = |config| Engine::new(Box::new(simulated()), config).err().unwrap().to_string();
     assert_eq!(
-        error(Config { blocks: 0, ..roomy() }),
+        error(Config {
+            blocks: vec![0],
+            ..roomy()
+        }),
         "blocks is 0; it must be at least 1"
     );
     assert_eq!(

@@ -68,7 +68,7 @@ fn a_prompt_of_one_token_has_no_score() {
 #[test]
 fn scores_survive_a_preemption() {
     let mut host = Host::simulated(Config {
-        blocks: 20,
+        blocks: vec![20],
         step_tokens: 8,
         ..caching()
     });
@@ -116,7 +116,7 @@ fn long_prompts_are_scored_in_bounded_steps() {
     let mut host = Host::new(
         model,
         Config {
-            blocks: 200,
+            blocks: vec![200],
             ..caching()
         },
     );

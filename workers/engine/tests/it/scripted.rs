@@ -139,7 +139,7 @@ fn a_script_survives_preemption() {
     let mut host = Host::new(
         model(vec![script(&emit)]),
         Config {
-            blocks: 16,
+            blocks: vec![16],
             ..caching()
         },
     );

@@ -44,8 +44,8 @@ proptest! {
         lens in prop::collection::vec((0u32..2, 1u32..40, 1u32..30), 1..6), seed: u64, temperature in 0usize..2,
         shuffle in 0usize..20, blocks in 16u32..40, step_tokens in 1u32..30, prefix_cache: bool,
     ) {
-        let config = Config { blocks, step_tokens, prefix_cache, ..roomy() };
-        let (mut prefill, mut decode) = (Host::simulated(config), Host::simulated(config));
+        let config = Config { blocks: vec![blocks], step_tokens, prefix_cache, ..roomy() };
+        let (mut prefill, mut decode) = (Host::simulated(config.clone()), Host::simulated(config));
         for (id, (family, len, max_tokens)) in lens.into_iter().enumerate() {
             let id = id as u64;
             let request = Generation {
@@ -105,7 +105,10 @@ fn only_missing_pages_are_asked_for_and_the_prefill_worker_counts_what_it_found(
 
 #[test]
 fn a_preempted_decode_job_recomputes_what_it_was_given() {
-    let config = Config { blocks: 18, ..roomy() };
+    let config = Config {
+        blocks: vec![18],
+        ..roomy()
+    };
     let (mut prefill, mut decode) = (Host::simulated(roomy()), Host::simulated(config));
     let request = generation(prompt(3, 20), 40);
     let important = Generation {
@@ -186,7 +189,10 @@ fn pages_that_were_not_promised_are_refused() {
 
 #[test]
 fn reservations_wait_for_blocks_and_get_them_when_others_go() {
-    let mut decode = Host::simulated(Config { blocks: 16, ..roomy() });
+    let mut decode = Host::simulated(Config {
+        blocks: vec![16],
+        ..roomy()
+    });
     for id in 0..3 {
         decode
             .submit(id, generation(prompt(id as u32, 28), 4), JobKind::Decode)

@@ -79,7 +79,10 @@ fn higher_priority_is_admitted_first_then_the_earlier_one() {
 
 #[test]
 fn the_youngest_of_the_lowest_priority_loses_its_blocks() {
-    let mut host = Host::simulated(Config { blocks: 16, ..roomy() });
+    let mut host = Host::simulated(Config {
+        blocks: vec![16],
+        ..roomy()
+    });
     for (id, priority) in [(0, 1), (1, 0), (2, 0), (3, 1)] {
         host.submit(
             id,
@@ -118,7 +121,7 @@ fn the_youngest_of_the_lowest_priority_loses_its_blocks() {
 #[test]
 fn a_big_prompt_is_not_overtaken_for_ever() {
     let mut host = Host::simulated(Config {
-        blocks: 16,
+        blocks: vec![16],
         waiting_max: 500,
         ..caching()
     });
@@ -165,7 +168,10 @@ fn load_tells_what_waits_and_for_how_long() {
 
 #[test]
 fn a_prompt_is_admitted_only_with_room_for_its_first_token() {
-    let mut host = Host::simulated(Config { blocks: 16, ..roomy() });
+    let mut host = Host::simulated(Config {
+        blocks: vec![16],
+        ..roomy()
+    });
     host.submit(0, generation(prompt(0, 31), 2), JobKind::Whole).unwrap();
     // Exactly the eight blocks that are left, and none for what comes next.
     host.submit(1, generation(prompt(1, 32), 2), JobKind::Whole).unwrap();

@@ -6,6 +6,7 @@ use super::{Ragged, Rows};
 
 fn slice<'a>(seq: u64, tokens: &'a [u32], start: u32, tables: &'a [&'a [BlockId]], wanted: Wanted) -> Slice<'a> {
     Slice {
+        embedded: &[],
         seq: SeqId(seq),
         tokens,
         start,

@@ -53,6 +53,7 @@ impl Sequences {
             .iter()
             .zip(&tables)
             .map(|(part, tables)| Slice {
+                embedded: &[],
                 seq: SeqId(part.seq),
                 tokens: part.tokens,
                 start: part.start as u32,
