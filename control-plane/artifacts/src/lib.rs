@@ -17,6 +17,7 @@ mod error;
 mod lock;
 mod progress;
 mod settings;
+mod shipped;
 mod source;
 mod store;
 mod verify;

@@ -13,7 +13,9 @@ use cluster_node::{End, Running, start};
 use cluster_roles::State;
 use tokio::{io::AsyncReadExt, net::TcpStream, time::timeout};
 
-use crate::sandbox::{AGGREGATED, FAR_TOO_LONG, get, long_stream, options, read_to_end, send, until_no_task_is_left};
+use crate::sandbox::{
+    AGGREGATED, FAR_TOO_LONG, get, long_stream, options, read_to_end, send, slow_options, until_no_task_is_left,
+};
 
 /// A stream whose first text has come.
 async fn streaming(running: &Running) -> TcpStream {
@@ -33,7 +35,7 @@ fn assert_cut_honestly(rest: &str) {
 
 #[tokio::test]
 async fn without_grace_every_stream_gets_its_one_error() {
-    let running = start(options(AGGREGATED)).await.unwrap();
+    let running = start(slow_options(AGGREGATED)).await.unwrap();
     let streams = [streaming(&running).await, streaming(&running).await];
     let drained = timeout(FAR_TOO_LONG, running.shutdown(Duration::ZERO)).await.unwrap();
     assert_eq!(drained, Some(Drained::Cut));
@@ -45,7 +47,7 @@ async fn without_grace_every_stream_gets_its_one_error() {
 
 #[tokio::test]
 async fn a_long_grace_can_be_cut_short() {
-    let running = start(options(AGGREGATED)).await.unwrap();
+    let running = start(slow_options(AGGREGATED)).await.unwrap();
     let stream = streaming(&running).await;
     let cut = running.cut();
     let mut stopping = pin!(running.shutdown(10 * FAR_TOO_LONG));
@@ -61,7 +63,7 @@ async fn poll_once<T>(mut future: std::pin::Pin<&mut impl Future<Output = T>>) -
 
 #[tokio::test]
 async fn dropping_it_ends_everything() {
-    let running = start(options(AGGREGATED)).await.unwrap();
+    let running = start(slow_options(AGGREGATED)).await.unwrap();
     let stream = streaming(&running).await;
     let (board, endpoint, api) = (running.board().clone(), running.endpoint(), running.api());
     drop(running);

@@ -20,6 +20,11 @@ pub(crate) fn options(roles: &str) -> Options {
     options_with("simulated", ModelLocation::Simulated { step_us: 0 }, roles)
 }
 
+/// The same with steps that take a moment: a long answer is still on its way when something happens to it.
+pub(crate) fn slow_options(roles: &str) -> Options {
+    options_with("simulated", ModelLocation::Simulated { step_us: 5_000 }, roles)
+}
+
 /// The same with another model.
 pub(crate) fn options_with(source: &str, model: ModelLocation, roles: &str) -> Options {
     let text = format!(
