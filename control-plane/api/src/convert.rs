@@ -55,6 +55,7 @@ impl From<Status> for wire::GetStatusResponse {
             generation: status.generation,
             ready: status.ready,
             instances: status.instances.into_iter().map(Into::into).collect(),
+            stand_ins: status.stand_ins,
         }
     }
 }
@@ -69,6 +70,7 @@ impl From<wire::GetStatusResponse> for Status {
             generation: status.generation,
             ready: status.ready,
             instances: status.instances.into_iter().map(Into::into).collect(),
+            stand_ins: status.stand_ins,
         }
     }
 }

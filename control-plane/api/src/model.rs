@@ -21,6 +21,8 @@ pub struct Status {
     pub ready: bool,
     /// All instances, in the order of the request path.
     pub instances: Vec<Instance>,
+    /// What stands in for declared hardware and models that are not here, a line each; empty when nothing does.
+    pub stand_ins: Vec<String>,
 }
 
 /// How an instance is.

@@ -54,6 +54,7 @@ fn status() -> Status {
         generation: 11,
         ready: true,
         instances: states.into_iter().map(instance).chain([bare]).collect(),
+        stand_ins: vec!["8 x b300: 8 ranks".into()],
     }
 }
 

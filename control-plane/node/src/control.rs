@@ -75,6 +75,7 @@ impl ControlPlane for Control {
             uptime_ms: self.started.elapsed().as_millis() as u64,
             generation: self.plan.generation,
             ready: self.entrance.ready() == Readiness::Ready,
+            stand_ins: Vec::new(),
             instances: instances
                 .iter()
                 .map(|(path, seen)| self.instance(*path, seen))

@@ -44,12 +44,13 @@ pub(crate) async fn run(arguments: Arguments, environment: &Environment, out: &m
 fn render(status: &Status) -> String {
     let readiness = if status.ready { "ready" } else { "not ready" };
     let heading = format!(
-        "{}: {readiness} at {}, up {}, generation {}\nmodel: {}\n\n",
+        "{}: {readiness} at {}, up {}, generation {}\nmodel: {}\n{}\n",
         status.name,
         status.endpoint,
         duration(status.uptime_ms),
         status.generation,
-        status.models.join(", ")
+        status.models.join(", "),
+        stand_ins(&status.stand_ins)
     );
     let headings = [
         "INSTANCE",
@@ -66,6 +67,10 @@ fn render(status: &Status) -> String {
     ];
     let rows: Vec<Vec<String>> = status.instances.iter().map(row).collect();
     heading + &table(&headings, &rows)
+}
+
+fn stand_ins(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("emulated: {line}\n")).collect()
 }
 
 fn row(instance: &Instance) -> Vec<String> {

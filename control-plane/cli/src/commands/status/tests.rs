@@ -39,10 +39,12 @@ fn the_table_shows_what_there_is() {
         generation: 1,
         ready: true,
         instances: vec![router, decode],
+        stand_ins: vec!["8 x b300 of gpu: 8 ranks on this processor".into()],
     };
     let expected = "\
 local: ready at http://127.0.0.1:8000, up 3m12s, generation 1
 model: tiny, alias
+emulated: 8 x b300 of gpu: 8 ranks on this processor
 
 INSTANCE  NODE   STATE     EPOCH  RESTARTS  PID   STEPS   RUNNING  WAITING  BLOCKS     LAST EXIT
 router.0  local  starting  1      0         4711  0       0        0        -          -

@@ -9,7 +9,20 @@ pub(super) fn ready(status: &Status) -> String {
     let rows: Vec<Vec<String>> = status.instances.iter().map(row).collect();
     let table = table(&["ROLE", "INSTANCE", "WHERE", "STATE"], &rows);
     let model = status.models.first().map_or("no model", String::as_str);
-    format!("{table}\n{model} is served at {}/v1\n", status.endpoint)
+    let emulation = emulation(&status.stand_ins);
+    format!("{emulation}{table}\n{model} is served at {}/v1\n", status.endpoint)
+}
+
+/// What stands in for what, so that nobody takes a stand-in's answers for the model's.
+fn emulation(stand_ins: &[String]) -> String {
+    if stand_ins.is_empty() {
+        return String::new();
+    }
+    let lines: String = stand_ins.iter().map(|line| format!("  {line}\n")).collect();
+    format!(
+        "EMULATION: this machine lacks what the topology declares. Standing in:\n{lines}\
+         Answers and speeds are those of the stand-ins.\n\n"
+    )
 }
 
 fn row(instance: &Instance) -> Vec<String> {
