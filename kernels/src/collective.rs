@@ -8,6 +8,10 @@
 //! Sums are formed in the order of ranks, so that a result's bits do not depend on who comes first. Implementations: threads of
 //! one process now; TCP and NCCL stand behind the same trait.
 
+mod shared_memory;
+
+pub use shared_memory::{SharedMemory, shared_memory};
+
 /// A rank of the group is gone, or left the common order; whoever is told so cannot go on.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("rank {rank} of {ranks} lost the others: {reason}")]

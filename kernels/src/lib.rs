@@ -15,6 +15,7 @@
 
 mod collective;
 mod cpu;
+mod crowd;
 mod dtype;
 mod error;
 mod kv;
@@ -22,7 +23,7 @@ mod matrix;
 mod memory;
 pub mod reference;
 
-pub use collective::{Collective, CollectiveError};
+pub use collective::{Collective, CollectiveError, SharedMemory, shared_memory};
 pub use cpu::attention::{Attention, Sequence};
 pub use cpu::experts::{Activation, Expert, Routing};
 pub use cpu::rope::{RopeStyle, Rotations};

@@ -22,20 +22,16 @@ use std::any::Any;
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::thread::JoinHandle;
 
 use crate::KernelError;
+use crate::crowd::{Crowd, SPINS, lock};
 
 /// Set in the word while a job may be entered.
 const OPEN: u64 = 1 << 31;
 /// The workers inside, below `OPEN`; the epoch lies above it.
 const INSIDE: u64 = OPEN - 1;
-/// Pauses before the first yield, about 50 µs.
-const SPINS: u32 = 1000;
-/// Yields before parking.
-const YIELDS: u32 = 8;
-
 type Job = *const (dyn Fn(usize) + Sync);
 
 /// The threads. Dropping it ends them.
@@ -74,8 +70,8 @@ impl Pool {
             job: UnsafeCell::new(None),
             panic: Mutex::new(None),
             stop: AtomicBool::new(false),
-            parked: Crowd::default(),
-            callers: Crowd::default(),
+            parked: Crowd::new(SPINS),
+            callers: Crowd::new(SPINS),
         });
         let mut pool = Self {
             shared,
@@ -215,49 +211,6 @@ impl Shared {
             self.callers.wake();
         }
     }
-}
-
-/// Threads that wait for something: they spin a little, yield a little, then park.
-#[derive(Default)]
-struct Crowd {
-    asleep: AtomicUsize,
-    door: Mutex<()>,
-    bell: Condvar,
-}
-
-impl Crowd {
-    fn wait_until(&self, happened: impl Fn() -> bool) {
-        for round in 0..SPINS + YIELDS {
-            if happened() {
-                return;
-            }
-            if round < SPINS {
-                std::hint::spin_loop()
-            } else {
-                std::thread::yield_now()
-            }
-        }
-        let mut guard = lock(&self.door);
-        // Announced before the last look, so that whoever makes it happen later sees a sleeper.
-        self.asleep.fetch_add(1, Ordering::SeqCst);
-        while !happened() {
-            guard = self.bell.wait(guard).unwrap_or_else(PoisonError::into_inner);
-        }
-        self.asleep.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    /// To be called after what the crowd waits for has happened.
-    fn wake(&self) {
-        if self.asleep.load(Ordering::SeqCst) > 0 {
-            drop(lock(&self.door));
-            self.bell.notify_all();
-        }
-    }
-}
-
-/// A panic cannot leave these locks' contents half changed.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
