@@ -12,12 +12,12 @@
 //! | `tokenizer` | the door: text to ids and back, the ids that end an answer |
 //! | `pipeline`, `words`, `added`, `vocabulary`, `byte_level` | how text becomes ids, and what bytes an id stands for |
 //! | `template`, `controls` | a conversation to a prompt in which what users typed stays text |
+//! | `media` | the places of pictures and sounds in a prompt |
 //! | `detokenizer` | ids to text, piece by piece, never half a character |
 //! | `stop` | finds stop strings in text that arrives in pieces |
 //!
 //! Deliberately absent: files, networks, clocks (the time of a template is an argument), and requests as a whole; the
-//! tokenizer actor of `cluster-roles` puts these parts together. Not here yet, but at home here: parsers for reasoning and
-//! tool calls (`parsers`), grammar masks (`grammar`), and the expansion of media placeholders (`media`).
+//! tokenizer actor of `cluster-roles` puts these parts together. Not here yet, but at home here: grammar masks (`grammar`).
 #![warn(missing_docs)]
 
 mod added;
@@ -25,6 +25,7 @@ mod byte_level;
 mod controls;
 mod detokenizer;
 mod error;
+mod media;
 mod pipeline;
 mod source;
 mod stop;
@@ -36,6 +37,7 @@ mod words;
 pub use controls::Prompt;
 pub use detokenizer::Detokenizer;
 pub use error::TextError;
+pub use media::{MediaSupport, MediumPlace};
 pub use source::{GgufVocabulary, JsonFiles, TokenizerSource};
 pub use stop::{Pushed, StopMatcher};
 pub use template::Template;

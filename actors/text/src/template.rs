@@ -10,16 +10,19 @@ mod python;
 
 use std::sync::Arc;
 
-use cluster_messages::{ChatPrompt, RequestError};
+use cluster_messages::{ChatPrompt, MediumKind, RequestError};
 use minijinja::{Environment, Value};
 
 use crate::{
     TextError,
     controls::{Controls, Escapes, Prompt, is_stand_in},
 };
-use conversation::{ContentForm, Conversation};
+use conversation::{ContentForm, Conversation, Form};
 
 const NAME: &str = "chat template";
+
+/// What templates call the level of reasoning.
+const EFFORT_VARIABLES: [&str; 2] = ["reasoning_effort", "reasoning_strength"];
 
 /// A template ready to render.
 #[derive(Debug)]
@@ -27,7 +30,7 @@ pub struct Template {
     environment: Environment<'static>,
     controls: Arc<Controls>,
     named_tokens: Vec<(String, String)>,
-    content_form: ContentForm,
+    form: Form,
 }
 
 impl Template {
@@ -55,10 +58,13 @@ impl Template {
             environment,
             controls,
             named_tokens: named_tokens.to_vec(),
-            content_form: ContentForm::Text,
+            form: Form::default(),
         };
         template.environment.set_fuel(Some(environment::PROBE_FUEL));
-        template.content_form = template.probe_content_form();
+        template.form = Form {
+            content: template.probe_content_form(),
+            effort: template.effort_variable(),
+        };
         template.environment.set_fuel(Some(environment::FUEL));
         Ok(template)
     }
@@ -68,7 +74,7 @@ impl Template {
     /// A template that refuses the conversation gives an invalid request.
     pub fn render(&self, prompt: &ChatPrompt, now_s: u64) -> Result<Prompt, RequestError> {
         let mut escapes = Escapes::default();
-        let conversation = Conversation::new(prompt, self.content_form, &self.controls, &mut escapes)?;
+        let conversation = Conversation::new(prompt, self.form, &self.controls, &mut escapes)?;
         let rendered = self.render_variables(conversation.variables, now_s).map_err(|error| {
             let reason = escapes.restore(&error.reason).into_owned();
             RequestError::invalid(
@@ -105,7 +111,7 @@ impl Template {
     fn probe_content_form(&self) -> ContentForm {
         const PROBE: &str = "content probe";
         let comes_out = |form: ContentForm| {
-            let variables = Conversation::probe(PROBE, form);
+            let variables = Conversation::probe(conversation::content(PROBE.to_owned(), form));
             self.render_variables(variables, 0)
                 .is_ok_and(|text| text.contains(PROBE))
         };
@@ -114,6 +120,27 @@ impl Template {
         } else {
             ContentForm::Text
         }
+    }
+
+    /// The variable that the template reads the level of reasoning from, if it reads one.
+    fn effort_variable(&self) -> Option<&'static str> {
+        let template = self.environment.get_template(NAME).ok()?;
+        let read = template.undeclared_variables(false);
+        EFFORT_VARIABLES.into_iter().find(|name| read.contains(*name))
+    }
+
+    /// Whether a medium in a message comes out as exactly one `placeholder`.
+    pub(crate) fn writes_medium(&self, kind: MediumKind, placeholder: &str) -> bool {
+        let variables = Conversation::probe(serde_json::json!([conversation::medium(kind)]));
+        self.render_variables(variables, 0)
+            .is_ok_and(|text| text.matches(placeholder).count() == 1)
+    }
+
+    /// Whether the template writes `text` somewhere.
+    pub(crate) fn mentions(&self, text: &str) -> bool {
+        self.environment
+            .get_template(NAME)
+            .is_ok_and(|template| template.source().contains(text))
     }
 }
 

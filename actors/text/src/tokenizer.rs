@@ -5,8 +5,9 @@ use std::{collections::HashMap, sync::Arc};
 use cluster_messages::{ChatPrompt, ErrorKind, RequestError};
 
 use crate::{
-    Detokenizer, Prompt, Template, TextError, TokenizerSource,
+    Detokenizer, MediaSupport, MediumPlace, Prompt, Template, TextError, TokenizerSource,
     controls::Controls,
+    media::Placeholders,
     pipeline::{Piece, Pipeline},
     source::Parts,
     vocabulary::Vocabulary,
@@ -35,6 +36,7 @@ pub struct Tokenizer {
     prefix: Vec<u32>,
     eos: Vec<u32>,
     template: Result<Template, String>,
+    placeholders: Placeholders,
     /// Control tokens and other added ones by their spelling.
     added: HashMap<String, u32>,
 }
@@ -53,12 +55,18 @@ impl Tokenizer {
             Some(source) => Template::with_controls(source, &parts.named_tokens, controls).map_err(|e| e.to_string()),
             None => Err("the model has no chat template".to_owned()),
         };
+        let added: HashMap<String, u32> = parts
+            .added
+            .iter()
+            .map(|token| (token.content.clone(), token.id))
+            .collect();
+        let placeholders = template.as_ref().map_or_else(
+            |_| Placeholders::default(),
+            |template| Placeholders::new(template, |text| added.get(text).copied()),
+        );
         Ok(Self {
-            added: parts
-                .added
-                .iter()
-                .map(|token| (token.content.clone(), token.id))
-                .collect(),
+            added,
+            placeholders,
             pipeline: Pipeline::new(parts.model, parts.normalizer, parts.pre_tokenizer, parts.added)?,
             vocabulary: Arc::new(Vocabulary::new(&parts.entries)),
             begins_with_blank: parts.begins_with_blank,
@@ -84,11 +92,29 @@ impl Tokenizer {
         ids
     }
 
-    /// The prompt of a conversation. `now_s` is the time for templates that print a date, in seconds since 1970, UTC.
+    /// The prompt of a conversation without media. `now_s` is the time for templates that print a date, in seconds since 1970,
+    /// UTC.
     pub fn encode_chat(&self, chat: &ChatPrompt, now_s: u64) -> Result<Vec<u32>, RequestError> {
-        self.template()?
-            .render(chat, now_s)
-            .map(|prompt| self.encode_prompt(&prompt))
+        self.encode_chat_media(chat, &[], now_s).map(|(ids, _)| ids)
+    }
+
+    /// The prompt of a conversation, and where its media lie in it. `counts` says how many placeholder tokens each medium has,
+    /// in the order of the conversation.
+    pub fn encode_chat_media(
+        &self,
+        chat: &ChatPrompt,
+        counts: &[u32],
+        now_s: u64,
+    ) -> Result<(Vec<u32>, Vec<MediumPlace>), RequestError> {
+        let template = self.template()?;
+        let kinds = self.placeholders.kinds(chat)?;
+        let ids = self.encode_prompt(&template.render(chat, now_s)?);
+        self.placeholders.expand(&ids, &kinds, counts)
+    }
+
+    /// Which media the model's prompts have places for.
+    pub fn media_support(&self) -> MediaSupport {
+        self.placeholders.support()
     }
 
     /// The ids of a rendered conversation: control tokens where the template wrote them, and nowhere else.

@@ -1,6 +1,6 @@
 //! A conversation as the variables of a template.
 
-use cluster_messages::{ChatMessage, ChatPrompt, Content, JsonText, Part, RequestError, ToolCall};
+use cluster_messages::{ChatMessage, ChatPrompt, Content, JsonText, MediumKind, Part, RequestError, ToolCall};
 use minijinja::Value as TemplateValue;
 use serde_json::{Map, Number, Value, json};
 
@@ -31,6 +31,26 @@ pub(super) enum ContentForm {
     Parts,
 }
 
+/// The levels of reasoning that a client can ask for.
+const EFFORTS: [&str; 4] = ["low", "medium", "high", "xhigh"];
+
+/// What a template expects.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Form {
+    pub(super) content: ContentForm,
+    /// The variable for the level of reasoning; none: the template knows no levels.
+    pub(super) effort: Option<&'static str>,
+}
+
+impl Default for Form {
+    fn default() -> Self {
+        Self {
+            content: ContentForm::Text,
+            effort: None,
+        }
+    }
+}
+
 /// Variables, with the client's strings hidden.
 #[derive(Debug)]
 pub(super) struct Conversation {
@@ -42,7 +62,7 @@ pub(super) struct Conversation {
 impl Conversation {
     pub(super) fn new(
         prompt: &ChatPrompt,
-        form: ContentForm,
+        form: Form,
         controls: &Controls,
         escapes: &mut Escapes,
     ) -> Result<Self, RequestError> {
@@ -55,14 +75,17 @@ impl Conversation {
         let mut hiding = Hiding { controls, escapes };
         let mut messages = Vec::with_capacity(prompt.messages.len());
         for (index, message) in prompt.messages.iter().enumerate() {
-            messages.push(hiding.message(index, message, form)?);
+            messages.push(hiding.message(index, message, form.content)?);
         }
         let continued_at = if prompt.continue_final {
-            Some(hiding.mark_end(&mut messages, form)?)
+            Some(hiding.mark_end(&mut messages)?)
         } else {
             None
         };
         let mut variables = hiding.arguments(prompt.template_args.as_ref())?;
+        if let Some(effort) = &prompt.reasoning_effort {
+            set_effort(&mut variables, form.effort, effort)?;
+        }
         if let Some(tools) = hiding.tools(prompt.tools.as_ref())? {
             variables.insert("tools".to_owned(), tools);
         }
@@ -78,9 +101,9 @@ impl Conversation {
         })
     }
 
-    /// One message of a user that says `text`.
-    pub(super) fn probe(text: &str, form: ContentForm) -> Vec<(String, TemplateValue)> {
-        let message = json!({"role": "user", "content": content(text.to_owned(), form)});
+    /// One message of a user with this content.
+    pub(super) fn probe(content: Value) -> Vec<(String, TemplateValue)> {
+        let message = json!({"role": "user", "content": content});
         let variables = [("messages", json!([message])), ("add_generation_prompt", json!(true))];
         variables
             .map(|(name, value)| (name.to_owned(), template_value(value)))
@@ -117,27 +140,68 @@ fn template_number(number: &Number) -> TemplateValue {
     }
 }
 
-fn content(text: String, form: ContentForm) -> Value {
-    match form {
-        ContentForm::Text => Value::String(text),
-        ContentForm::Parts if text.is_empty() => json!([]),
-        ContentForm::Parts => json!([{"type": "text", "text": text}]),
+/// Sets the level of reasoning, under the name that the template knows it by.
+fn set_effort(variables: &mut Map<String, Value>, variable: Option<&str>, effort: &str) -> Result<(), RequestError> {
+    const PARAM: &str = "reasoning_effort";
+    let Some(variable) = variable else {
+        let problem = "this model has no levels of reasoning; leave reasoning_effort out";
+        return Err(RequestError::invalid(PARAM, problem));
+    };
+    if !EFFORTS.contains(&effort) {
+        let effort: String = effort.chars().take(32).collect();
+        let problem = format!("`{effort}` is not a level of reasoning; use {}", EFFORTS.join(", "));
+        return Err(RequestError::invalid(PARAM, problem));
+    }
+    let given = variables.insert(variable.to_owned(), effort.into());
+    match given {
+        Some(given) if !given.is_null() && given != effort => {
+            let problem = format!("`{effort}` contradicts chat_template_kwargs.{variable}; send one of them");
+            Err(RequestError::invalid(PARAM, problem))
+        }
+        _ => Ok(()),
     }
 }
 
-/// Text parts are joined with nothing in between, before anything is hidden: two parts may spell a control token together.
-fn joined(content: Option<&Content>) -> String {
-    match content {
-        None => String::new(),
-        Some(Content::Text(text)) => text.clone(),
-        Some(Content::Parts(parts)) => parts
-            .iter()
-            .filter_map(|part| match part {
-                Part::Text(text) => Some(text.as_str()),
-                Part::Media(_) => None,
-            })
-            .collect(),
+pub(super) fn content(text: String, form: ContentForm) -> Value {
+    match form {
+        ContentForm::Text => Value::String(text),
+        ContentForm::Parts if text.is_empty() => json!([]),
+        ContentForm::Parts => json!([text_part(text)]),
     }
+}
+
+fn text_part(text: String) -> Value {
+    json!({"type": "text", "text": text})
+}
+
+/// A medium as templates know it; its bytes are not theirs to see.
+pub(super) fn medium(kind: MediumKind) -> Value {
+    json!({"type": kind.name()})
+}
+
+/// Text parts beside each other are joined with nothing in between, before anything is hidden: two parts may spell a control
+/// token together.
+fn joined(content: Option<&Content>) -> Vec<Stretch> {
+    let parts = match content {
+        None => return Vec::new(),
+        Some(Content::Text(text)) => return vec![Stretch::Text(text.clone())],
+        Some(Content::Parts(parts)) => parts,
+    };
+    let mut stretches = Vec::new();
+    for part in parts {
+        match (part, stretches.last_mut()) {
+            (Part::Text(more), Some(Stretch::Text(text))) => text.push_str(more),
+            (Part::Text(text), _) => stretches.push(Stretch::Text(text.clone())),
+            (Part::Media(file), _) => stretches.push(Stretch::Medium(file.kind)),
+        }
+    }
+    stretches
+}
+
+/// Content between media, or a medium.
+enum Stretch {
+    Text(String),
+    Medium(MediumKind),
 }
 
 struct Hiding<'a> {
@@ -158,8 +222,7 @@ impl Hiding<'_> {
         }
         let mut fields = Map::new();
         fields.insert("role".to_owned(), message.role.as_str().into());
-        let text = self.text(&joined(message.content.as_ref()))?;
-        fields.insert("content".to_owned(), content(text, form));
+        fields.insert("content".to_owned(), self.content(message.content.as_ref(), form)?);
         let optional = [
             ("name", &message.name),
             ("reasoning_content", &message.reasoning),
@@ -179,6 +242,21 @@ impl Hiding<'_> {
             fields.insert("tool_calls".to_owned(), calls.into());
         }
         Ok(fields.into())
+    }
+
+    /// Content with media is a list of parts for every template; there is no other way to say it.
+    fn content(&mut self, given: Option<&Content>, form: ContentForm) -> Result<Value, RequestError> {
+        let stretches = joined(given);
+        match stretches.as_slice() {
+            [] => return Ok(content(String::new(), form)),
+            [Stretch::Text(only)] => return self.text(only).map(|text| content(text, form)),
+            _ => {}
+        }
+        let parts = stretches.iter().map(|stretch| match stretch {
+            Stretch::Text(text) => self.text(text).map(text_part),
+            Stretch::Medium(kind) => Ok(medium(*kind)),
+        });
+        parts.collect::<Result<Vec<Value>, _>>().map(Value::from)
     }
 
     /// Arguments become a mapping, as templates expect; no arguments are an empty one.
@@ -252,15 +330,15 @@ impl Hiding<'_> {
         }
     }
 
-    fn mark_end(&mut self, messages: &mut [Value], form: ContentForm) -> Result<char, RequestError> {
+    fn mark_end(&mut self, messages: &mut [Value]) -> Result<char, RequestError> {
         let nothing = || RequestError::invalid("messages", "the last message has no content to continue");
         let content = messages
             .last_mut()
             .and_then(|message| message.get_mut("content"))
             .ok_or_else(nothing)?;
-        let text = match form {
-            ContentForm::Text => Some(content),
-            ContentForm::Parts => content.pointer_mut("/0/text"),
+        let text = match content {
+            Value::Array(parts) => parts.last_mut().and_then(|part| part.get_mut("text")),
+            text => Some(text),
         };
         let Some(Value::String(text)) = text.filter(|text| *text != "") else {
             return Err(nothing());
