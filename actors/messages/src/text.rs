@@ -31,6 +31,8 @@ pub struct TextRequest {
     pub ignore_eos: bool,
     /// Whether and which tools may be called.
     pub tool_choice: ToolChoice,
+    /// Whether one answer may have several calls of tools; without it the answer ends with the first.
+    pub parallel_tool_calls: bool,
     /// How many answers.
     pub choices: u32,
     /// Log-probabilities of answer tokens with this many alternatives.

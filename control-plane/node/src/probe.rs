@@ -49,6 +49,7 @@ async fn one_token(frontend: &dyn Frontend, header: Header) -> Result<(), Reques
 fn request(header: Header) -> TextRequest {
     TextRequest {
         tool_choice: ToolChoice::default(),
+        parallel_tool_calls: true,
         header,
         model: String::new(),
         input: TextInput::Tokens(PROMPT.to_vec()),

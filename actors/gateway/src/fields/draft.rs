@@ -115,6 +115,7 @@ impl<'l> Draft<'l> {
                 stop_token_ids: std::mem::take(&mut self.stop_token_ids),
                 ignore_eos: self.ignore_eos,
                 tool_choice: ToolChoice::default(),
+                parallel_tool_calls: true,
                 choices: self.choices,
                 logprobs,
                 echo: self.echo,

@@ -22,6 +22,7 @@ fn fabric() -> Fabric {
 fn request() -> TextRequest {
     TextRequest {
         tool_choice: ToolChoice::default(),
+        parallel_tool_calls: true,
         header: Header {
             request: RequestId(1),
             deadline: Deadline(u64::MAX),

@@ -24,6 +24,7 @@ fn model() -> TextModel {
 fn request(input: TextInput) -> TextRequest {
     TextRequest {
         tool_choice: ToolChoice::default(),
+        parallel_tool_calls: true,
         header: Header {
             request: RequestId(1),
             deadline: Deadline(u64::MAX),
