@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::InstanceRef;
+
 /// What the receiver of an error can do about it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum ErrorKind {
@@ -62,6 +64,8 @@ pub struct RequestError {
     pub param: Option<String>,
     /// When to try again.
     pub retry_after_ms: Option<u32>,
+    /// The instance to be avoided, where it is another one than the one that says so.
+    pub culprit: Option<InstanceRef>,
 }
 
 impl RequestError {
@@ -72,6 +76,7 @@ impl RequestError {
             message: message.into(),
             param: None,
             retry_after_ms: None,
+            culprit: None,
         }
     }
 
@@ -87,6 +92,14 @@ impl RequestError {
     pub fn retry_after(self, retry_after_ms: u32) -> Self {
         Self {
             retry_after_ms: Some(retry_after_ms),
+            ..self
+        }
+    }
+
+    /// The same error, of which `instance` is the cause.
+    pub fn caused_by(self, instance: InstanceRef) -> Self {
+        Self {
+            culprit: Some(instance),
             ..self
         }
     }

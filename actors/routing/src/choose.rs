@@ -1,10 +1,10 @@
-//! The decision: decode first, then the prefill that goes with it.
+//! The decision: decode first, then the prefill that goes with it, then the encoders, which go with anybody.
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
 use cluster_messages::{ActorPath, Candidate, Cost, ErrorKind, InstanceRef, RequestError, Role, Route, RouteDecision};
 
-use crate::{Index, Policy, PolicyState, View, policy::Missing, view::Seen};
+use crate::{Index, Policy, PolicyState, View, choose_encoders, policy::Missing, view::Seen};
 
 /// When a client that found no instance should try again.
 const RETRY_AFTER_MS: u32 = 1000;
@@ -54,11 +54,12 @@ pub fn choose(
         partner = Some(found.instance());
     }
     state.last_decode = Some(chosen.instance().path);
+    let encoders = choose_encoders(route, view);
     Ok(RouteDecision {
-        encoders: Vec::new(),
         decode: chosen.instance(),
         prefill: partner,
-        candidates: candidates(decode, prefill),
+        candidates: candidates(decode, prefill, encoders.candidates),
+        encoders: encoders.chosen,
         policy: policy.name().to_owned(),
     })
 }
@@ -229,14 +230,19 @@ fn compare(left: &Entry<'_>, right: &Entry<'_>) -> Ordering {
         .then(path(left).cmp(&path(right)))
 }
 
-fn candidates(decode: Vec<Entry<'_>>, prefill: Vec<Entry<'_>>) -> Vec<Candidate> {
+fn candidates(decode: Vec<Entry<'_>>, prefill: Vec<Entry<'_>>, encoders: Vec<Candidate>) -> Vec<Candidate> {
     let candidate = |entry: Entry<'_>| Candidate {
         instance: entry.seen.instance(),
         cost: entry.cost,
         chosen: entry.is_chosen,
         rejected: entry.rejected.map(|rejection| rejection.text()),
     };
-    decode.into_iter().chain(prefill).map(candidate).collect()
+    decode
+        .into_iter()
+        .chain(prefill)
+        .map(candidate)
+        .chain(encoders)
+        .collect()
 }
 
 /// The refusal when nobody can be chosen. The client hears what it can do about it; who was considered is for us.
@@ -266,7 +272,7 @@ fn refuse(decode: Vec<Entry<'_>>, prefill: Vec<Entry<'_>>) -> Refusal {
     };
     Refusal {
         error,
-        candidates: candidates(decode, prefill),
+        candidates: candidates(decode, prefill, Vec::new()),
     }
 }
 

@@ -11,11 +11,13 @@
 #![warn(missing_docs)]
 
 mod choose;
+mod encoders;
 mod index;
 mod policy;
 mod view;
 
 pub use choose::{Refusal, choose};
+pub use encoders::{Encoders, choose_encoders};
 pub use index::{Applied, Index};
 pub use policy::{Policy, PolicyState, Weights};
 pub use view::View;

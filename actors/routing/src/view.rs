@@ -32,9 +32,18 @@ pub(crate) struct Seen {
 /// A routing in force.
 #[derive(Clone, Debug)]
 struct Flight {
-    decode: InstanceRef,
+    decode: Option<InstanceRef>,
     prefill: Option<InstanceRef>,
+    /// One for each medium.
+    encoders: Vec<InstanceRef>,
     deadline: Deadline,
+}
+
+impl Flight {
+    fn instances(&self) -> impl Iterator<Item = InstanceRef> {
+        let workers = self.decode.into_iter().chain(self.prefill);
+        workers.chain(self.encoders.iter().copied())
+    }
 }
 
 impl Seen {
@@ -117,15 +126,31 @@ impl View {
     /// Counts a decision as load until [`View::end`] is called with the ticket, or the request's deadline passes. The
     /// ticket is the asker's, who can therefore end what it never got an answer to; an end that came first counts.
     pub fn begin(&mut self, ticket: u64, route: &Route, decision: &RouteDecision) {
+        let flight = Flight {
+            decode: Some(decision.decode),
+            prefill: decision.prefill,
+            encoders: decision.encoders.clone(),
+            deadline: route.header.deadline,
+        };
+        self.take_off(ticket, flight);
+    }
+
+    /// The same for a decision about encoders alone.
+    pub fn begin_encoding(&mut self, ticket: u64, route: &Route, encoders: &[InstanceRef]) {
+        let flight = Flight {
+            decode: None,
+            prefill: None,
+            encoders: encoders.to_vec(),
+            deadline: route.header.deadline,
+        };
+        self.take_off(ticket, flight);
+    }
+
+    fn take_off(&mut self, ticket: u64, flight: Flight) {
         if let Some(place) = self.early_ends.iter().position(|early| *early == ticket) {
             self.early_ends.remove(place);
             return;
         }
-        let flight = Flight {
-            decode: decision.decode,
-            prefill: decision.prefill,
-            deadline: route.header.deadline,
-        };
         self.remove(ticket);
         self.count(&flight, |in_flight| in_flight + 1);
         self.flights.insert(ticket, flight);
@@ -133,9 +158,26 @@ impl View {
 
     /// The prefill instance has done its part of a decision. Called again it changes nothing.
     pub fn end_prefill(&mut self, ticket: u64) {
-        let prefill = self.flights.get_mut(&ticket).and_then(|flight| flight.prefill.take());
-        if let Some(seen) = prefill.and_then(|prefill| self.live(prefill)) {
-            seen.in_flight = seen.in_flight.saturating_sub(1);
+        self.end_part(ticket, |flight| flight.prefill.take().into_iter().collect());
+    }
+
+    /// The encoders have done their part of a decision.
+    pub fn end_encoders(&mut self, ticket: u64) {
+        self.end_part(ticket, |flight| std::mem::take(&mut flight.encoders));
+    }
+
+    /// The workers of a decision will not be asked; its encoders are.
+    pub fn end_workers(&mut self, ticket: u64) {
+        self.end_part(ticket, |flight| {
+            flight.decode.take().into_iter().chain(flight.prefill.take()).collect()
+        });
+    }
+
+    fn end_part(&mut self, ticket: u64, part: impl FnOnce(&mut Flight) -> Vec<InstanceRef>) {
+        for instance in self.flights.get_mut(&ticket).map(part).unwrap_or_default() {
+            if let Some(seen) = self.live(instance) {
+                seen.in_flight = seen.in_flight.saturating_sub(1);
+            }
         }
     }
 
@@ -195,7 +237,7 @@ impl View {
 
     /// Only lives that the work was sent to are counted: a restarted instance has nothing of it.
     fn count(&mut self, flight: &Flight, change: impl Fn(u32) -> u32) {
-        for instance in [Some(flight.decode), flight.prefill].into_iter().flatten() {
+        for instance in flight.instances() {
             if let Some(seen) = self.live(instance) {
                 seen.in_flight = change(seen.in_flight);
             }

@@ -29,6 +29,7 @@ mod scheduler;
 mod scripted;
 mod sequence;
 mod simulated;
+mod simulated_media;
 
 pub use config::{Config, Counters, Stepped};
 pub use engine::Engine;
@@ -41,3 +42,4 @@ pub use model::{
 };
 pub use scripted::{Script, Scripted, ScriptedConfig, Stall, Then};
 pub use simulated::{Cost, Simulated, SimulatedConfig};
+pub use simulated_media::{MediaCost, SimulatedMedia, SimulatedMediaConfig};

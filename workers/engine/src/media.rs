@@ -58,6 +58,12 @@ pub trait MediaEncoder: Send {
     /// One result per medium, in order. An error ends the encoder's life; what is wrong with a single medium was found by
     /// `MediaRules`.
     fn encode(&mut self, media: &[Decoded<'_>]) -> Result<Vec<Arc<[f32]>>, ModelError>;
+
+    /// Microseconds that the last `encode` would have taken on the machine a model without weights stands for. Zero for a
+    /// real model, whose time has passed already.
+    fn cost_us(&self) -> u64 {
+        0
+    }
 }
 
 /// Builds a media model, at each start of an encoder again. Weights are shared.

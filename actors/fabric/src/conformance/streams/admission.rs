@@ -39,6 +39,7 @@ pub(super) async fn a_refusal_tells_everything(members: StreamMembers) {
         message: "9 tokens over".into(),
         param: Some("messages".into()),
         retry_after_ms: Some(77),
+        culprit: Some(super::instance(1)),
     };
     let refusing = async { next_request(&mut incoming).await.respond.refuse(error.clone()) };
     let (opened, ()) = soon(async { tokio::join!(members.open(1, 0), refusing) }).await;

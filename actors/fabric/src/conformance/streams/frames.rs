@@ -60,6 +60,7 @@ pub(super) async fn an_error_is_the_last_item(members: StreamMembers) {
             message: "too much".into(),
             param: Some("n".into()),
             retry_after_ms: Some(1234),
+            culprit: None,
         };
         sink.finish(Err(error.clone()));
         for number in 0..frames {
