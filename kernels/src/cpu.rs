@@ -9,7 +9,7 @@ mod math;
 pub(crate) mod pool;
 pub(crate) mod rope;
 
-use crate::{Arithmetic, DType, KernelError, Matrix};
+use crate::{Arithmetic, Cut, DType, KernelError, Matrix, QuantizedWeight};
 use pool::Pool;
 
 /// An instruction set level. All give the same bits; they differ in speed.
@@ -71,6 +71,17 @@ impl Cpu {
         arithmetic: Arithmetic,
     ) -> Result<Matrix, KernelError> {
         Matrix::pack(&self.pool, dtype, rows, cols, bytes, arithmetic)
+    }
+
+    /// Repacks a part of a weight whose codes and scales lie apart. It stays quantized.
+    pub fn matrix_of(
+        &self,
+        weight: &QuantizedWeight<'_>,
+        [rows, cols]: [usize; 2],
+        cut: &Cut,
+        arithmetic: Arithmetic,
+    ) -> Result<Matrix, KernelError> {
+        Matrix::of(&self.pool, weight, [rows, cols], cut, arithmetic)
     }
 
     pub(crate) fn pool(&self) -> &Pool {

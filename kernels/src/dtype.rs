@@ -1,6 +1,7 @@
 //! Number formats of weights as they lie in files. A format is a row in a table: values of a block, bytes of a block.
 
-/// A weight format. The quantized ones are those of GGUF.
+/// A weight format. The quantized ones are those of GGUF, and those whose codes and scales other files keep apart: of
+/// these a block here is what [`crate::QuantizedWeight`] brings together, scales first.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[expect(missing_docs, reason = "the names are the formats' own")]
 pub enum DType {
@@ -17,11 +18,21 @@ pub enum DType {
     Q4K,
     Q5K,
     Q6K,
+    /// One byte, four bits of exponent and three of mantissa.
+    F8E4M3,
+    /// A power of two in E8M0, then 32 E2M1 codes.
+    Mxfp4,
+    /// Two E4M3 scales, then two times 16 E2M1 codes.
+    Nvfp4,
+    /// An f16 scale and a zero point, then 32 codes.
+    Int4,
+    /// Two f16 scales and two zero points, then two times 16 codes.
+    Int4G16,
 }
 
 impl DType {
     /// All of them.
-    pub const ALL: [DType; 13] = [
+    pub const ALL: [DType; 18] = [
         DType::F32,
         DType::F16,
         DType::BF16,
@@ -35,6 +46,11 @@ impl DType {
         DType::Q4K,
         DType::Q5K,
         DType::Q6K,
+        DType::F8E4M3,
+        DType::Mxfp4,
+        DType::Nvfp4,
+        DType::Int4,
+        DType::Int4G16,
     ];
 
     /// Values of a block and its bytes.
@@ -52,6 +68,11 @@ impl DType {
             DType::Q4K => (256, 144),
             DType::Q5K => (256, 176),
             DType::Q6K => (256, 210),
+            DType::F8E4M3 => (1, 1),
+            DType::Mxfp4 => (32, 17),
+            DType::Nvfp4 => (32, 18),
+            DType::Int4 => (32, 19),
+            DType::Int4G16 => (32, 22),
         }
     }
 

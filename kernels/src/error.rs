@@ -29,6 +29,54 @@ pub enum KernelError {
         /// Bytes offered.
         got: usize,
     },
+    /// A part of a quantized weight does not have the size the shape needs.
+    #[error("{part} of a {rows} x {cols} {format} weight need {expected} bytes, got {got}")]
+    PartSize {
+        /// The format.
+        format: &'static str,
+        /// Codes, scales or zero points.
+        part: &'static str,
+        /// Rows of the whole weight.
+        rows: usize,
+        /// Its columns.
+        cols: usize,
+        /// Bytes needed.
+        expected: usize,
+        /// Bytes offered.
+        got: usize,
+    },
+    /// A weight whose columns, or the part of them that is asked for, are not whole groups.
+    #[error("columns {start} to {end} of a {format} weight are not whole groups of {group}")]
+    Group {
+        /// The format.
+        format: &'static str,
+        /// First column.
+        start: usize,
+        /// Behind the last one.
+        end: usize,
+        /// Columns of a group.
+        group: usize,
+    },
+    /// A column of a group that the scales do not have.
+    #[error("a column belongs to group {index}, but there are only {groups}")]
+    GroupIndex {
+        /// The group it names.
+        index: usize,
+        /// How many there are.
+        groups: usize,
+    },
+    /// A part is asked for that the weight does not have.
+    #[error("a weight of {rows} x {cols} has no part of rows {row_end} and columns {col_end}")]
+    Outside {
+        /// Its rows.
+        rows: usize,
+        /// Its columns.
+        cols: usize,
+        /// Rows needed.
+        row_end: usize,
+        /// Columns needed.
+        col_end: usize,
+    },
     /// A KV shape that pages cannot have.
     #[error("kv shape field {field} is {got}: must be {rule}")]
     KvShape {

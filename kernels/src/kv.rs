@@ -12,8 +12,8 @@
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-use crate::KernelError;
 use crate::memory::AlignedBytes;
+use crate::{KernelError, reference};
 
 /// Keys that attention reads as one vector; blocks hold a multiple of it and values are padded to it.
 pub(crate) const LANES: usize = 16;
@@ -25,6 +25,8 @@ pub enum KvDType {
     F32,
     F16,
     BF16,
+    /// E4M3 as it is, without a scale: numbers past 448 in size become 448.
+    Fp8,
 }
 
 impl KvDType {
@@ -33,6 +35,7 @@ impl KvDType {
         match self {
             KvDType::F32 => 4,
             KvDType::F16 | KvDType::BF16 => 2,
+            KvDType::Fp8 => 1,
         }
     }
 }
@@ -191,6 +194,7 @@ impl KvStore {
                 KvDType::F32 => target.write(keys, values, encode_f32),
                 KvDType::F16 => target.write(keys, values, encode_f16),
                 KvDType::BF16 => target.write(keys, values, encode_bf16),
+                KvDType::Fp8 => target.write(keys, values, encode_fp8),
             }
         }
     }
@@ -233,6 +237,7 @@ impl KvStore {
             KvDType::F32 => f32::from_le_bytes([b[0], b[1], b[2], b[3]]),
             KvDType::F16 => f16::from_le_bytes([b[0], b[1]]).to_f32(),
             KvDType::BF16 => bf16::from_le_bytes([b[0], b[1]]).to_f32(),
+            KvDType::Fp8 => reference::decode_e4m3(b[0]),
         }
     }
 
@@ -312,6 +317,12 @@ fn encode_bf16(x: &[f32], to: &mut [[u8; 2]]) {
         to.iter_mut()
             .zip(halves)
             .for_each(|(to, half)| *to = half.to_le_bytes());
+    }
+}
+
+fn encode_fp8(x: &[f32], to: &mut [[u8; 1]]) {
+    for (to, x) in to.iter_mut().zip(x) {
+        *to = [reference::encode_e4m3(*x)];
     }
 }
 

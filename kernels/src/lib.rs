@@ -31,4 +31,4 @@ pub use cpu::{Cpu, CpuOptions, Isa};
 pub use dtype::DType;
 pub use error::KernelError;
 pub use kv::{KvDType, KvShape, KvStore};
-pub use matrix::{Arithmetic, Matrix};
+pub use matrix::{Arithmetic, Cut, Fp8Scales, Matrix, QuantizedWeight, ScaleType};

@@ -2,6 +2,7 @@
 
 pub(crate) mod layout;
 mod pack;
+mod quantized;
 
 use std::sync::Mutex;
 
@@ -9,6 +10,8 @@ use crate::cpu::pool::Pool;
 use crate::memory::AlignedBytes;
 use crate::{DType, KernelError, reference};
 use layout::{PANEL, Parts, with_format};
+
+pub use quantized::{Cut, Fp8Scales, QuantizedWeight, ScaleType};
 
 /// How a product with quantized weights is computed. Float formats ignore it: their activations stay f32.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -39,6 +42,8 @@ pub struct Matrix {
     rows: usize,
     cols: usize,
     arithmetic: Arithmetic,
+    /// Multiplies every weight of NVFP4.
+    scale: f32,
     parts: Parts,
     packed: AlignedBytes,
 }
@@ -63,29 +68,47 @@ impl Matrix {
         arithmetic: Arithmetic,
     ) -> Result<Self, KernelError> {
         check_shape(dtype, rows, cols, bytes.len())?;
-        let parts = Parts::new(dtype, cols);
-        let panels = rows.div_ceil(PANEL);
-        let mut packed = AlignedBytes::zeroed(panels * parts.bytes)?;
-        if cols > 0 {
-            let files = bytes.chunks(PANEL * dtype.row_bytes(cols));
-            let jobs: Vec<_> = files
-                .zip(packed.chunks_exact_mut(parts.bytes))
-                .map(Mutex::new)
-                .collect();
-            pool.for_each(jobs.len(), &|panel| {
-                let mut job = jobs[panel].try_lock().expect("every panel is packed by one thread");
-                let (file, panel) = &mut *job;
-                pack_panel(dtype, cols, &parts, file, panel);
-            });
-        }
+        let mut matrix = Self::empty(dtype, [rows, cols], Parts::new(dtype, cols), arithmetic)?;
+        let panel_bytes = PANEL * dtype.row_bytes(cols);
+        matrix.fill(pool, |parts, index, panel| {
+            let file = &bytes[index * panel_bytes..((index + 1) * panel_bytes).min(bytes.len())];
+            pack_panel(dtype, cols, parts, file, panel);
+            if dtype == DType::F8E4M3 {
+                pack::put_scales(parts, 0, [1.0; PANEL], panel);
+            }
+        });
+        Ok(matrix)
+    }
+
+    /// All zero.
+    fn empty(
+        dtype: DType,
+        [rows, cols]: [usize; 2],
+        parts: Parts,
+        arithmetic: Arithmetic,
+    ) -> Result<Self, KernelError> {
         Ok(Self {
             dtype,
             rows,
             cols,
             arithmetic,
+            scale: 1.0,
+            packed: AlignedBytes::zeroed(rows.div_ceil(PANEL) * parts.bytes)?,
             parts,
-            packed,
         })
+    }
+
+    /// Calls `pack` for each panel, with its index and its bytes.
+    fn fill(&mut self, pool: &Pool, pack: impl Fn(&Parts, usize, &mut [u8]) + Sync) {
+        if self.cols == 0 {
+            return;
+        }
+        let parts = &self.parts;
+        let jobs: Vec<_> = self.packed.chunks_exact_mut(parts.bytes).map(Mutex::new).collect();
+        pool.for_each(jobs.len(), &|index| {
+            let mut panel = jobs[index].try_lock().expect("every panel is packed by one thread");
+            pack(parts, index, &mut panel);
+        });
     }
 
     /// Outputs.
@@ -121,10 +144,18 @@ impl Matrix {
         assert!(row < self.rows, "row {row} of {}", self.rows);
         assert_eq!(out.len(), self.cols, "a row has {} columns", self.cols);
         let (panel, row) = (self.panel(row / PANEL), row % PANEL);
-        with_format!(self.dtype, F => pack::unpack_row::<F>(&self.parts, panel, row, out), {
+        with_format!(self.dtype, F => pack::unpack_row::<F>(&self.parts, panel, row, self.scale, out), {
             let bytes = pack::unpack_float_row(self.dtype.block_bytes(), panel, row, self.cols);
             reference::dequantize(self.dtype, &bytes, out);
+            if self.dtype == DType::F8E4M3 {
+                pack::scale_row(&self.parts, panel, row, out);
+            }
         });
+    }
+
+    /// What a product is multiplied by at its end.
+    pub(crate) fn scale(&self) -> f32 {
+        self.scale
     }
 
     /// Where things are in a panel.

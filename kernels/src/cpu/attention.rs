@@ -22,7 +22,7 @@ mod span;
 use std::ops::Range;
 use std::sync::Mutex;
 
-use super::lanes::{BF16, F16, F32, LANES};
+use super::lanes::{BF16, E4M3, F16, F32, LANES};
 use super::{Cpu, Isa};
 use crate::{KvDType, KvStore};
 use span::{Partial, Rows, Span};
@@ -284,6 +284,7 @@ impl<'a> Call<'a> {
                 KvDType::F32 => self.isa.run(span.of::<F32>()),
                 KvDType::F16 => self.isa.run(span.of::<F16>()),
                 KvDType::BF16 => self.isa.run(span.of::<BF16>()),
+                KvDType::Fp8 => self.isa.run(span.of::<E4M3>()),
             }
         }
     }

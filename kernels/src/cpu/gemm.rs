@@ -102,7 +102,8 @@ impl Cpu {
         let mut lines = Scratch::take_lines();
         let most = products.iter().map(|(matrix, _)| digits(matrix)).max().unwrap_or(0);
         if most > 0 {
-            quantize_rows(self, x, n, most, lines.vector());
+            let padded = padded(x, x.len() / n.max(1));
+            quantize_rows(self, padded.as_deref().unwrap_or(x), n, most, lines.vector());
         }
         let mut items = Vec::new();
         for (matrix, out) in products.iter_mut() {
@@ -141,7 +142,7 @@ fn cut<'a>(product: Product<'a>, threads: usize, items: &mut Vec<Item<'a>>) {
     let n = product.tokens * digits.max(1);
     let token_bytes = match digits {
         0 => cols * 4,
-        _ => cols / quantize::BLOCK * size_of::<Line>(),
+        _ => product.matrix.parts().blocks * size_of::<Line>(),
     };
     let run = (RUN_BYTES / token_bytes.max(1) / TILE_TOKENS * TILE_TOKENS).clamp(FEW, 256);
     let panels_each = if n <= FEW {
@@ -163,6 +164,19 @@ fn cut<'a>(product: Product<'a>, threads: usize, items: &mut Vec<Item<'a>>) {
             });
         }
     }
+}
+
+/// Rows of `cols` numbers with zeros behind them, if they are not whole blocks.
+fn padded(x: &[f32], cols: usize) -> Option<Vec<f32>> {
+    if cols.is_multiple_of(quantize::BLOCK) {
+        return None;
+    }
+    let width = cols.next_multiple_of(quantize::BLOCK);
+    let mut padded = vec![0.0; x.len() / cols * width];
+    for (to, row) in padded.chunks_exact_mut(width).zip(x.chunks_exact(cols)) {
+        to[..cols].copy_from_slice(row);
+    }
+    Some(padded)
 }
 
 /// Rounds `n` rows to one or two digits.
@@ -230,9 +244,11 @@ impl Item<'_> {
     fn write<L: Lanes, const P: usize, const T: usize>(&self, l: L, panel: usize, token: usize, sums: [[L::F; T]; P]) {
         let Out { start, rows } = self.product.out;
         let digits = digits(self.product.matrix).max(1);
+        let scale = l.splat(self.product.matrix.scale());
         for (panel, sums) in (panel..).zip(sums) {
             let room = rows - panel * PANEL;
             for (token, sum) in (token..).zip(sums) {
+                let sum = l.mul(sum, scale);
                 // SAFETY: row `panel · 16` of the token is inside the output, and this item alone writes it.
                 let at = unsafe { start.add(token / digits * rows + panel * PANEL) };
                 let is_second = token % digits == 1;

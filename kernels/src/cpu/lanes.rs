@@ -15,7 +15,7 @@ mod avx512;
 mod element;
 mod scalar;
 
-pub(crate) use element::{BF16, Element, F16, F32};
+pub(crate) use element::{BF16, E4M3, Element, F16, F32};
 
 use super::Isa;
 
@@ -48,6 +48,9 @@ pub(crate) trait Lanes: Copy + Send + Sync {
     /// # Safety
     /// Sixteen i8 lie at `at`.
     unsafe fn load_i8(self, at: *const i8) -> Self::F;
+    /// # Safety
+    /// Sixteen E4M3 lie at `at`. What is no number has all bits set.
+    unsafe fn load_e4m3(self, at: *const u8) -> Self::F;
     /// # Safety
     /// Sixteen f32 may be written at `at`.
     unsafe fn store(self, at: *mut f32, x: Self::F);
@@ -90,6 +93,8 @@ pub(crate) trait Lanes: Copy + Send + Sync {
     fn bits<const SHIFT: u32, const MASK: u8>(self, x: Self::C) -> Self::C;
     /// `low` with `high` put `SHIFT` bits higher; no byte of `high` may lose bits by that.
     fn join<const SHIFT: u32>(self, low: Self::C, high: Self::C) -> Self::C;
+    /// The entry of `table` that each byte, less than 16, names.
+    fn look_up(self, x: Self::C, table: &[u8; 16]) -> Self::C;
     /// In every lane: sum + the products of its four unsigned bytes with the four signed bytes of `four`. `WIDE` says that
     /// codes may exceed 127.
     fn dot<const WIDE: bool>(self, sum: Self::I, codes: Self::C, four: i32) -> Self::I;

@@ -16,7 +16,12 @@ fn rows(n: usize, width: usize, seed: f32) -> Vec<f32> {
 
 #[test]
 fn a_row_is_read_back_as_rounded_and_where_it_was_written() {
-    for (dtype, tolerance) in [(KvDType::F32, 0.0), (KvDType::F16, 5e-4), (KvDType::BF16, 4e-3)] {
+    for (dtype, tolerance) in [
+        (KvDType::F32, 0.0),
+        (KvDType::F16, 5e-4),
+        (KvDType::BF16, 4e-3),
+        (KvDType::Fp8, 0.032),
+    ] {
         let mut kv = KvStore::new(shape(dtype), 4).expect("a small store");
         let (keys, values) = (rows(20, 72, 0.1), rows(20, 72, 0.7));
         let table = [2, 0, 3];
@@ -76,4 +81,15 @@ fn refuses_shapes_and_pages_it_cannot_hold() {
             got: 3
         })
     );
+}
+
+#[test]
+fn eight_bit_rows_saturate_and_take_half_the_memory_of_sixteen_bits() {
+    let mut kv = KvStore::new(shape(KvDType::Fp8), 1).expect("a small store");
+    let row: Vec<f32> = (0..72).map(|i| [1e6, -500.0, 448.0, 0.0625, 1.06][i % 5]).collect();
+    kv.write(0, &[0], 3, &row, &row);
+    let expected = [448.0, -448.0, 448.0, 0.0625, 1.0];
+    let (key, value) = (kv.key(0, &[0], 3, 0), kv.value(0, &[0], 3, 0));
+    assert_eq!((&key[..5], &value[..5]), (&expected[..], &expected[..]));
+    assert_eq!(shape(KvDType::F16).block_bytes(), 2 * kv.block_bytes());
 }

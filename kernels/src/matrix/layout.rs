@@ -4,16 +4,20 @@
 //!
 //! ```text
 //!   panel:  codes     per block 64·bits bytes, in planes of 4, 2 and 1 bits
-//!           scales    per unit sixteen f16 (a unit is a block, or eight of them in the K formats)
+//!           scales    per unit sixteen f16 (a unit is a block's group, or eight blocks in the K formats); bf16 in MXFP4
 //!           minima    the same, where the format has them
 //!           factors   per block and group sixteen i8 that multiply the scales (K formats)
-//!           offsets   per block and group sixteen i8 that multiply the minima (K formats with minima)
+//!           offsets   per block and group sixteen i8 that multiply the minima (K formats with minima), or zero points
+//!                     that multiply the scales (INT4)
 //! ```
 //! Unpacked, a block's codes are eight vectors of 64 bytes; byte 4·row + i of vector j is the code of column 4j + i.
 //! A vector of a 4-bit plane holds vectors p and p + 4 in its low and high nibbles, one of a 2-bit plane vectors 4p to
-//! 4p + 3, the one of a 1-bit plane all eight. A weight is scale·(code - ZERO) + minimum.
+//! 4p + 3, the one of a 1-bit plane all eight. A weight is scale·(code - ZERO) + minimum. E2M1 codes are looked up: twice
+//! the number, plus ZERO, so their scales are stored halved. Columns past the last one of
+//! a row, where it does not end with a block, meet activations of zero.
 //!
-//! Float formats are plain: column after column, sixteen rows each.
+//! Float formats are plain: column after column, sixteen rows each; FP8 has sixteen f32 scales for each run of columns
+//! behind them.
 
 use crate::DType;
 
@@ -38,10 +42,19 @@ pub(crate) trait Format: Copy + Send + Sync {
     const GROUPS: usize;
     /// Blocks that share an f16 scale, refined by factors when more than one.
     const UNIT: usize;
+    /// Whether codes are E2M1.
+    const E2M1: bool = false;
+    /// Whether scales are bf16.
+    const WIDE_SCALES: bool = false;
+    /// Whether a minimum is a zero point times the scale.
+    const ZERO_POINTS: bool = false;
 }
 
+/// Twice the number of each E2M1 code, plus the code for zero of the formats that have them.
+pub(crate) const E2M1: [u8; 16] = [12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0];
+
 macro_rules! formats {
-    ($($name:ident: $bits:literal, $zero:literal, $minimum:literal, $groups:literal, $unit:literal;)*) => {
+    ($($name:ident: $bits:literal, $zero:literal, $minimum:literal, $groups:literal, $unit:literal $(, $flag:ident)*;)*) => {
         $(
             #[derive(Clone, Copy)]
             pub(crate) struct $name;
@@ -51,6 +64,7 @@ macro_rules! formats {
                 const MINIMUM: bool = $minimum;
                 const GROUPS: usize = $groups;
                 const UNIT: usize = $unit;
+                $(const $flag: bool = true;)*
             }
         )*
     };
@@ -67,6 +81,10 @@ formats! {
     Q4K: 4, 0, true, 1, 8;
     Q5K: 5, 0, true, 1, 8;
     Q6K: 6, 32, false, 2, 8;
+    Mxfp4: 4, 12, false, 1, 1, E2M1, WIDE_SCALES;
+    Nvfp4: 4, 12, false, 2, 1, E2M1;
+    Int4: 4, 0, true, 1, 1, ZERO_POINTS;
+    Int4G16: 4, 0, true, 2, 1, ZERO_POINTS;
 }
 
 /// Calls `$call!(Format)` for the quantized format that `$dtype` names, `$otherwise` for a float format.
@@ -91,7 +109,11 @@ macro_rules! with_format {
             DType::Q4K => call!(Q4K),
             DType::Q5K => call!(Q5K),
             DType::Q6K => call!(Q6K),
-            DType::F32 | DType::F16 | DType::BF16 => $otherwise,
+            DType::Mxfp4 => call!(Mxfp4),
+            DType::Nvfp4 => call!(Nvfp4),
+            DType::Int4 => call!(Int4),
+            DType::Int4G16 => call!(Int4G16),
+            DType::F32 | DType::F16 | DType::BF16 | DType::F8E4M3 => $otherwise,
         }
     }};
 }
@@ -106,6 +128,8 @@ pub(crate) struct Parts {
     pub(crate) minima: usize,
     pub(crate) factors: usize,
     pub(crate) offsets: usize,
+    /// Columns of FP8 that share a scale.
+    pub(crate) scale_cols: usize,
     /// Bytes from panel to panel.
     pub(crate) bytes: usize,
 }
@@ -113,37 +137,55 @@ pub(crate) struct Parts {
 impl Parts {
     /// Of a row of `cols` columns.
     pub(crate) fn new(dtype: DType, cols: usize) -> Self {
-        with_format!(dtype, F => Self::quantized::<F>(cols), Self::float(dtype, cols))
+        Self::with_scales(dtype, cols, cols)
     }
 
-    fn float(dtype: DType, cols: usize) -> Self {
-        let bytes = (cols * PANEL * dtype.block_bytes()).next_multiple_of(VECTOR);
+    /// Of a row of `cols` columns, with a scale for each `scale_cols` if it is one of FP8.
+    pub(crate) fn with_scales(dtype: DType, cols: usize, scale_cols: usize) -> Self {
+        with_format!(dtype, F => Self::quantized::<F>(cols), Self::float(dtype, cols, scale_cols.max(1)))
+    }
+
+    fn float(dtype: DType, cols: usize, scale_cols: usize) -> Self {
+        let scales = (cols * PANEL * dtype.block_bytes()).next_multiple_of(VECTOR);
+        let runs = if dtype == DType::F8E4M3 {
+            cols.div_ceil(scale_cols)
+        } else {
+            0
+        };
+        let bytes = scales + runs * PANEL * size_of::<f32>();
         Self {
             blocks: cols,
-            scales: bytes,
+            scales,
             minima: bytes,
             factors: bytes,
             offsets: bytes,
+            scale_cols,
             bytes,
         }
     }
 
     fn quantized<F: Format>(cols: usize) -> Self {
-        let blocks = cols / BLOCK;
-        let halves = blocks / F::UNIT * PANEL * 2;
-        let bytes_of_factors = if F::UNIT > 1 { blocks * F::GROUPS * PANEL } else { 0 };
+        let blocks = cols.div_ceil(BLOCK);
+        let units = if F::UNIT > 1 {
+            blocks / F::UNIT
+        } else {
+            blocks * F::GROUPS
+        };
+        let (halves, small) = (units * PANEL * 2, blocks * F::GROUPS * PANEL);
         let present = |present: bool, bytes: usize| if present { bytes } else { 0 };
         let scales = blocks * VECTOR * F::BITS as usize;
         let minima = scales + halves;
-        let factors = minima + present(F::MINIMUM, halves);
-        let offsets = factors + bytes_of_factors;
-        let bytes = (offsets + present(F::MINIMUM, bytes_of_factors)).next_multiple_of(VECTOR);
+        let factors = minima + present(F::MINIMUM && !F::ZERO_POINTS, halves);
+        let offsets = factors + present(F::UNIT > 1, small);
+        let offsets_end = offsets + present(F::MINIMUM && F::UNIT > 1 || F::ZERO_POINTS, small);
+        let bytes = offsets_end.next_multiple_of(VECTOR);
         Self {
             blocks,
             scales,
             minima,
             factors,
             offsets,
+            scale_cols: 0,
             bytes,
         }
     }

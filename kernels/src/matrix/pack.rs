@@ -1,8 +1,10 @@
 //! From a file's rows to panels, and one row back out of its panel. Slow is fine here: each weight passes once.
 
-use super::layout::{BLOCK, Format, PANEL, Parts, VECTOR};
+use half::{bf16, f16};
+
+use super::layout::{BLOCK, E2M1, Format, PANEL, Parts, VECTOR};
 use crate::DType;
-use crate::reference::{q3_k_scale, q4_k_scale};
+use crate::reference::{decode_e4m3, decode_e8m0, q3_k_scale, q4_k_scale};
 
 /// The 32 codes of a block, and what scales them, as the file has them.
 #[derive(Clone, Copy)]
@@ -12,14 +14,18 @@ pub(crate) struct Block {
     pub(crate) offsets: [i8; 2],
 }
 
-/// The f16 scale and minimum of a file's block, as bits.
-fn unit_halves(dtype: DType, b: &[u8]) -> (u16, u16) {
+/// The 16-bit scale and minimum of a file's block (of its group, where groups have their own), as bits. Both halvings are
+/// exact: the smallest numbers of E4M3 and E8M0 have room below them in f16 and bf16.
+fn unit_halves(dtype: DType, b: &[u8], group: usize) -> (u16, u16) {
     let at = |i: usize| u16::from_le_bytes([b[i], b[i + 1]]);
     match dtype {
         DType::Q4_1 | DType::Q5_1 | DType::Q4K | DType::Q5K => (at(0), at(2)),
         DType::Q2K => (at(80), at(82)),
         DType::Q3K => (at(108), 0),
         DType::Q6K => (at(208), 0),
+        DType::Mxfp4 => (bf16::from_f32(decode_e8m0(b[0]) * 0.5).to_bits(), 0),
+        DType::Nvfp4 => (f16::from_f32(decode_e4m3(b[group]) * 0.5).to_bits(), 0),
+        DType::Int4G16 => (at(2 * group), 0),
         _ => (at(0), 0),
     }
 }
@@ -46,6 +52,8 @@ fn read_block(dtype: DType, b: &[u8], index: usize) -> Block {
         }
         DType::Q3K => block.factors = [0, 1].map(|group| q3_k_scale(&b[96..108], 2 * index + group)),
         DType::Q6K => block.factors = [0, 1].map(|group| b[192 + 2 * index + group].cast_signed()),
+        DType::Int4 => block.offsets = [b[2].cast_signed(); 2],
+        DType::Int4G16 => block.offsets = [b[4], b[5]].map(u8::cast_signed),
         _ => {}
     }
     block
@@ -58,7 +66,12 @@ fn code_at(dtype: DType, b: &[u8], v: usize) -> u8 {
     let k_nibble = |b: &[u8]| b[v / 64 * 32 + v % 32] >> (v % 64 / 32 * 4) & 15;
     let (half, r) = (v / 128, v % 128);
     let two_bits = |b: &[u8]| b[32 * half + r % 32] >> (2 * (r / 32)) & 3;
+    let pair = |b: &[u8]| b[v / 2] >> (v % 2 * 4) & 15;
     match dtype {
+        DType::Mxfp4 => pair(&b[1..]),
+        DType::Nvfp4 => pair(&b[2..]),
+        DType::Int4 => pair(&b[3..]),
+        DType::Int4G16 => pair(&b[6..]),
         DType::Q4_0 => nibble(&b[2..]),
         DType::Q4_1 => nibble(&b[4..]),
         DType::Q5_0 => nibble(&b[6..]) | fifth(&b[2..]),
@@ -69,7 +82,7 @@ fn code_at(dtype: DType, b: &[u8], v: usize) -> u8 {
         DType::Q4K => k_nibble(&b[16..]),
         DType::Q5K => k_nibble(&b[48..]) | (b[16 + v % 32] >> (v / 32) & 1) << 4,
         DType::Q6K => b[64 * half + r % 64] >> (r / 64 * 4) & 15 | two_bits(&b[128..]) << 4,
-        DType::F32 | DType::F16 | DType::BF16 => 0,
+        DType::F32 | DType::F16 | DType::BF16 | DType::F8E4M3 => 0,
     }
 }
 
@@ -111,10 +124,13 @@ fn pieces(bits: u32, row: usize, column: usize, mut visit: impl FnMut(usize, u32
 /// Packs a quantized row of a file as row `row` of a panel that was all zero.
 pub(crate) fn pack_row<F: Format>(dtype: DType, parts: &Parts, file: &[u8], row: usize, panel: &mut [u8]) {
     for (unit, b) in file.chunks_exact(dtype.block_bytes()).enumerate() {
-        let (scale, minimum) = unit_halves(dtype, b);
-        put_half(panel, parts.scales, unit, row, scale);
-        if F::MINIMUM {
-            put_half(panel, parts.minima, unit, row, minimum);
+        let groups = if F::UNIT > 1 { 1 } else { F::GROUPS };
+        for group in 0..groups {
+            let (scale, minimum) = unit_halves(dtype, b, group);
+            put_half(panel, parts.scales, unit * groups + group, row, scale);
+            if F::MINIMUM && !F::ZERO_POINTS {
+                put_half(panel, parts.minima, unit * groups + group, row, minimum);
+            }
         }
         for index in 0..F::UNIT {
             let block = read_block(dtype, b, index);
@@ -135,39 +151,49 @@ fn pack_block<F: Format>(parts: &Parts, block: &Block, index: usize, row: usize,
             panel[start + at] |= (code >> low & mask) << shift
         });
     }
-    if F::UNIT > 1 {
-        for group in 0..F::GROUPS {
-            let at = (index * F::GROUPS + group) * PANEL + row;
+    for group in 0..F::GROUPS {
+        let at = (index * F::GROUPS + group) * PANEL + row;
+        if F::UNIT > 1 {
             panel[parts.factors + at] = block.factors[group].cast_unsigned();
-            if F::MINIMUM {
-                panel[parts.offsets + at] = block.offsets[group].cast_unsigned();
-            }
+        }
+        if F::UNIT > 1 && F::MINIMUM || F::ZERO_POINTS {
+            panel[parts.offsets + at] = block.offsets[group].cast_unsigned();
         }
     }
 }
 
-/// Writes the values of row `row` of a quantized panel to `out`.
-pub(crate) fn unpack_row<F: Format>(parts: &Parts, panel: &[u8], row: usize, out: &mut [f32]) {
+/// Writes the values of row `row` of a quantized panel to `out`, all scales times `global`.
+pub(crate) fn unpack_row<F: Format>(parts: &Parts, panel: &[u8], row: usize, global: f32, out: &mut [f32]) {
     let half = |part: usize, unit: usize| {
         let at = part + (unit * PANEL + row) * 2;
-        half::f16::from_le_bytes([panel[at], panel[at + 1]]).to_f32()
+        let bytes = [panel[at], panel[at + 1]];
+        if F::WIDE_SCALES {
+            bf16::from_le_bytes(bytes).to_f32()
+        } else {
+            f16::from_le_bytes(bytes).to_f32()
+        }
     };
-    let factor = |part: usize, index: usize| match F::UNIT {
-        1 => 1.0,
-        _ => f32::from(panel[part + index * PANEL + row].cast_signed()),
-    };
+    let small = |part: usize, index: usize| f32::from(panel[part + index * PANEL + row].cast_signed());
+    let factor = |part: usize, index: usize| if F::UNIT > 1 { small(part, index) } else { 1.0 };
     for (column, out) in out.iter_mut().enumerate() {
         let block = column / BLOCK;
         let group = column % BLOCK * F::GROUPS / BLOCK;
-        let scale = half(parts.scales, block / F::UNIT) * factor(parts.factors, block * F::GROUPS + group);
+        let index = block * F::GROUPS + group;
+        let unit = if F::UNIT > 1 { block / F::UNIT } else { index };
+        let scale = half(parts.scales, unit) * factor(parts.factors, index) * global;
         let start = block * VECTOR * F::BITS as usize;
         let mut code = 0;
         pieces(F::BITS, row, column % BLOCK, |at, shift, low, mask| {
             code |= (panel[start + at] >> shift & mask) << low
         });
+        if F::E2M1 {
+            code = E2M1[usize::from(code)];
+        }
         *out = scale * (f32::from(code) - f32::from(F::ZERO));
-        if F::MINIMUM {
-            let minimum = half(parts.minima, block / F::UNIT) * factor(parts.offsets, block * F::GROUPS + group);
+        if F::ZERO_POINTS {
+            *out -= scale * small(parts.offsets, index);
+        } else if F::MINIMUM {
+            let minimum = half(parts.minima, unit) * factor(parts.offsets, index);
             *out = if F::UNIT > 1 { *out - minimum } else { *out + minimum };
         }
     }
@@ -188,4 +214,22 @@ pub(crate) fn unpack_float_row(bytes_each: usize, panel: &[u8], row: usize, cols
         .flat_map(|column| &column[row * bytes_each..(row + 1) * bytes_each])
         .copied()
         .collect()
+}
+
+/// Writes the sixteen scales of run `run` of an FP8 panel.
+pub(crate) fn put_scales(parts: &Parts, run: usize, scales: [f32; PANEL], panel: &mut [u8]) {
+    let at = parts.scales + run * PANEL * size_of::<f32>();
+    let places = panel[at..].as_chunks_mut::<4>().0;
+    for (place, scale) in places.iter_mut().zip(scales) {
+        *place = scale.to_le_bytes();
+    }
+}
+
+/// Multiplies the numbers of row `row` of an FP8 panel by their scales.
+pub(crate) fn scale_row(parts: &Parts, panel: &[u8], row: usize, out: &mut [f32]) {
+    let scales = panel[parts.scales..].as_chunks::<4>().0;
+    for (run, out) in out.chunks_mut(parts.scale_cols).enumerate() {
+        let scale = f32::from_le_bytes(scales[run * PANEL + row]);
+        out.iter_mut().for_each(|weight| *weight *= scale);
+    }
 }

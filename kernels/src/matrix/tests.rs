@@ -14,12 +14,12 @@ pub(crate) fn weights(dtype: DType, rows: usize, cols: usize, seed: u64) -> Vec<
         .map(|_| (next() >> 32) as u8)
         .collect();
     let halves: &[usize] = match dtype {
-        DType::F16 | DType::BF16 | DType::Q4_0 | DType::Q5_0 | DType::Q8_0 => &[0],
-        DType::Q4_1 | DType::Q5_1 | DType::Q4K | DType::Q5K => &[0, 2],
+        DType::F16 | DType::BF16 | DType::Q4_0 | DType::Q5_0 | DType::Q8_0 | DType::Int4 => &[0],
+        DType::Q4_1 | DType::Q5_1 | DType::Q4K | DType::Q5K | DType::Int4G16 => &[0, 2],
         DType::Q2K => &[80, 82],
         DType::Q3K => &[108],
         DType::Q6K => &[208],
-        DType::F32 => &[],
+        DType::F32 | DType::F8E4M3 | DType::Mxfp4 | DType::Nvfp4 => &[],
     };
     for block in bytes.chunks_exact_mut(dtype.block_bytes()) {
         let mut number = || (next() >> 40) as f32 / (1 << 24) as f32 - 0.5;
@@ -32,8 +32,14 @@ pub(crate) fn weights(dtype: DType, rows: usize, cols: usize, seed: u64) -> Vec<
             };
             block[*at..at + 2].copy_from_slice(&bits.to_le_bytes());
         }
-        if dtype == DType::F32 {
-            block.copy_from_slice(&number().to_le_bytes());
+        match dtype {
+            DType::F32 => block.copy_from_slice(&number().to_le_bytes()),
+            DType::F8E4M3 => block[0] = reference::encode_e4m3(number() * 8.0),
+            DType::Nvfp4 => (0..2).for_each(|i| block[i] = reference::encode_e4m3(number().abs())),
+            DType::Mxfp4 => block[0] = 120 + block[0] % 8,
+            DType::Int4 => block[2] %= 17,
+            DType::Int4G16 => (4..6).for_each(|i| block[i] %= 17),
+            _ => {}
         }
     }
     bytes
@@ -76,6 +82,10 @@ fn stays_quantized_in_memory() {
             DType::Q2K => 120,
             DType::Q3K => 106,
             DType::Q4K | DType::Q5K => 104,
+            // Scales take two bytes instead of one; FP8 has scales.
+            DType::Nvfp4 => 112,
+            DType::Mxfp4 => 106,
+            DType::F8E4M3 => 101,
             _ => 100,
         };
         assert!(

@@ -2,6 +2,7 @@
 
 use half::{bf16, f16};
 
+use super::{decode_e2m1, decode_e4m3, decode_e8m0};
 use crate::DType;
 
 /// Writes the values of `bytes`, whole blocks of `dtype`, to `out`.
@@ -29,6 +30,11 @@ pub fn dequantize(dtype: DType, bytes: &[u8], out: &mut [f32]) {
         DType::Q4K => q4_k,
         DType::Q5K => q5_k,
         DType::Q6K => q6_k,
+        DType::F8E4M3 => |b, out| out[0] = decode_e4m3(b[0]),
+        DType::Mxfp4 => mxfp4,
+        DType::Nvfp4 => nvfp4,
+        DType::Int4 => |b, out| int4(1, b, out),
+        DType::Int4G16 => |b, out| int4(2, b, out),
     };
     for (bytes, out) in bytes
         .chunks_exact(dtype.block_bytes())
@@ -167,5 +173,31 @@ fn q6_k(b: &[u8], out: &mut [f32]) {
         let top = high[32 * half + r % 32] >> (2 * (r / 32)) & 3;
         let q = f32::from(nibble | top << 4) - 32.0;
         *out = d * f32::from(scales[v / 16].cast_signed()) * q;
+    }
+}
+
+/// Code `v`: two a byte, the low half first.
+fn pair(codes: &[u8], v: usize) -> u8 {
+    codes[v / 2] >> (v % 2 * 4) & 15
+}
+
+fn mxfp4(b: &[u8], out: &mut [f32]) {
+    for (v, out) in out.iter_mut().enumerate() {
+        *out = decode_e2m1(pair(&b[1..], v)) * decode_e8m0(b[0]);
+    }
+}
+
+fn nvfp4(b: &[u8], out: &mut [f32]) {
+    for (v, out) in out.iter_mut().enumerate() {
+        *out = decode_e2m1(pair(&b[2..], v)) * decode_e4m3(b[v / 16]);
+    }
+}
+
+/// `groups` scales, as many zero points, then the codes.
+fn int4(groups: usize, b: &[u8], out: &mut [f32]) {
+    let (points, codes) = (&b[2 * groups..], &b[3 * groups..]);
+    for (v, out) in out.iter_mut().enumerate() {
+        let group = v * groups / 32;
+        *out = (f32::from(pair(codes, v)) - f32::from(points[group])) * half_at(b, 2 * group);
     }
 }

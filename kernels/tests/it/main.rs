@@ -77,7 +77,7 @@ proptest! {
         group in 1usize..5,
         head_dim in 1usize..72,
         block_tokens in prop::sample::select(vec![16usize, 32, 80]),
-        dtype in prop::sample::select(vec![KvDType::F32, KvDType::F16, KvDType::BF16]),
+        dtype in prop::sample::select(vec![KvDType::F32, KvDType::F16, KvDType::BF16, KvDType::Fp8]),
         tokens in 1usize..330,
         cut in 0usize..330,
         window in prop::option::of(1usize..300),

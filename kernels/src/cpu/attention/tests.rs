@@ -100,6 +100,7 @@ fn is_near_the_reference_for_odd_shapes() {
         (shape(64, 3, 16, KvDType::F16), 3, 70, None),
         (shape(24, 2, 32, KvDType::F32), 2, 45, Some(20)),
         (shape(8, 1, 16, KvDType::BF16), 4, 33, Some(1)),
+        (shape(24, 2, 16, KvDType::Fp8), 2, 70, Some(40)),
         (shape(7, 2, 48, KvDType::F32), 1, 50, None),
         (shape(80, 1, 64, KvDType::F16), 2, 300, Some(270)),
         (shape(16, 1, 16, KvDType::F32), 1, 1, None),

@@ -9,8 +9,8 @@ use super::source::Packed;
 use super::{Item, tile};
 use crate::DType;
 use crate::cpu::Isa;
-use crate::cpu::lanes::{BF16, Element, F16, F32, Kernel, LANES, Lanes};
-use crate::matrix::layout::Format;
+use crate::cpu::lanes::{BF16, E4M3, Element, F16, F32, Kernel, LANES, Lanes};
+use crate::matrix::layout::{BLOCK, Format};
 
 /// Computes an item over float weights.
 pub(super) fn run(isa: Isa, item: &Item<'_>) {
@@ -23,6 +23,7 @@ pub(super) fn run(isa: Isa, item: &Item<'_>) {
             DType::F32 => isa.run(Panels::<F32>::new(item, panel, &panels)),
             DType::F16 => isa.run(Panels::<F16>::new(item, panel, &panels)),
             DType::BF16 => isa.run(Panels::<BF16>::new(item, panel, &panels)),
+            DType::F8E4M3 => isa.run(Panels::<E4M3>::new(item, panel, &panels)),
             dtype => unreachable!("{dtype:?} is no float format"),
         }
     }
@@ -30,7 +31,7 @@ pub(super) fn run(isa: Isa, item: &Item<'_>) {
 
 /// Computes an item over quantized weights.
 pub(super) fn run_exact<F: Format>(isa: Isa, item: &Item<'_>) {
-    let bytes = item.product.matrix.cols() * LANES * size_of::<f32>();
+    let bytes = item.product.matrix.parts().blocks * BLOCK * LANES * size_of::<f32>();
     let mut scratch = Scratch::take_bytes(bytes);
     for panel in item.panels.clone() {
         let out = &mut scratch.bytes()[..bytes];
@@ -52,7 +53,7 @@ struct Dequantize<'a, F> {
 impl<F: Format> Kernel for Dequantize<'_, F> {
     #[inline(always)]
     fn run<L: Lanes>(self, l: L) {
-        assert!(self.out.len() >= self.blocks * crate::matrix::layout::BLOCK * LANES * size_of::<f32>());
+        assert!(self.out.len() >= self.blocks * BLOCK * LANES * size_of::<f32>());
         // SAFETY: the panel has its blocks and `out` room for their columns.
         unsafe { tile::dequantize(l, self.from, self.blocks, self.out.as_mut_ptr().cast()) };
     }
@@ -118,8 +119,15 @@ fn one_tile<L: Lanes, E: Element, const P: usize, const T: usize>(
     token: usize,
 ) -> usize {
     let tokens = std::array::from_fn(|i| item.row(token + i));
-    // SAFETY: panels and rows have the matrix's columns.
-    let sums = unsafe { tile::float::<L, E, P, T>(l, panels, tokens, item.product.matrix.cols()) };
+    let matrix = item.product.matrix;
+    // SAFETY: panels and rows have the matrix's columns, and panels of a scaled format their scales.
+    let sums = unsafe {
+        if E::SCALED {
+            tile::scaled_float::<L, E, P, T>(l, panels, tokens, matrix.cols(), matrix.parts())
+        } else {
+            tile::float::<L, E, P, T>(l, panels, tokens, matrix.cols())
+        }
+    };
     item.write(l, panel, token, sums);
     T
 }

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "vector loads through pointers")]
 
 use crate::cpu::lanes::{LANES, Lanes};
-use crate::matrix::layout::{Format, Parts, VECTOR, VECTORS};
+use crate::matrix::layout::{E2M1, Format, Parts, VECTOR, VECTORS};
 
 /// Blocks of one panel, ready to be multiplied. A weight is scale·(code - zero) + minimum.
 pub(super) trait Source: Copy {
@@ -57,16 +57,23 @@ impl<'a, F: Format> Packed<'a, F> {
     }
 }
 
-/// A sixteen-lane product of an f16 scale and, in formats that have them, an i8 factor.
+/// A sixteen-lane product of a 16-bit scale and, in formats that have them, an i8 factor.
 #[inline(always)]
 unsafe fn scaled<L: Lanes, F: Format>(l: L, halves: *const u8, factors: *const u8, block: usize, group: usize) -> L::F {
     // SAFETY: the caller has both parts of the panel, for this block.
     unsafe {
-        let scale = l.load_f16(halves.add(block / F::UNIT * LANES * 2).cast());
+        let index = block * F::GROUPS + group;
+        let unit = if F::UNIT == 1 { index } else { block / F::UNIT };
+        let at = halves.add(unit * LANES * 2).cast();
+        let scale = if F::WIDE_SCALES {
+            l.load_bf16(at)
+        } else {
+            l.load_f16(at)
+        };
         if F::UNIT == 1 {
             return scale;
         }
-        let factor = l.load_i8(factors.add((block * F::GROUPS + group) * LANES).cast());
+        let factor = l.load_i8(factors.add(index * LANES).cast());
         l.mul(scale, factor)
     }
 }
@@ -105,6 +112,10 @@ impl<F: Format> Source for Packed<'_, F> {
         // SAFETY: the panel has this block, and the caller asks only where the format has minima.
         unsafe {
             let (minima, offsets) = (self.start.add(self.parts.minima), self.start.add(self.parts.offsets));
+            if F::ZERO_POINTS {
+                let points = l.load_i8(offsets.add((block * F::GROUPS + group) * LANES).cast());
+                return l.sub(l.splat(0.0), l.mul(self.scale(l, block, group), points));
+            }
             let minimum = scaled::<L, F>(l, minima, offsets, block, group);
             if F::UNIT == 1 {
                 minimum
@@ -123,12 +134,22 @@ unsafe fn unpack<L: Lanes, F: Format>(l: L, at: *const u8) -> [L::C; VECTORS] {
         match F::BITS {
             2 => plane2(l, at),
             3 => join::<L, 2>(l, plane2(l, at), plane1(l, at.add(2 * VECTOR))),
+            4 if F::E2M1 => look_up(l, plane4(l, at), &E2M1),
             4 => plane4(l, at),
             5 => join::<L, 4>(l, plane4(l, at), plane1(l, at.add(4 * VECTOR))),
             6 => join::<L, 4>(l, plane4(l, at), plane2(l, at.add(4 * VECTOR))),
             _ => plane8(l, at),
         }
     }
+}
+
+#[inline(always)]
+fn look_up<L: Lanes>(l: L, codes: [L::C; VECTORS], table: &[u8; 16]) -> [L::C; VECTORS] {
+    let mut looked_up = codes;
+    for code in &mut looked_up {
+        *code = l.look_up(*code, table);
+    }
+    looked_up
 }
 
 #[inline(always)]

@@ -9,7 +9,7 @@
 use super::quantize::Line;
 use super::source::{AHEAD, Source};
 use crate::cpu::lanes::{Element, LANES, Lanes};
-use crate::matrix::layout::VECTORS;
+use crate::matrix::layout::{Parts, VECTORS};
 
 /// 8-bit activations times quantized weights: `P` panels, `T` tokens.
 ///
@@ -121,6 +121,42 @@ pub(super) unsafe fn float<L: Lanes, E: Element, const P: usize, const T: usize>
         }
     }
     sums
+}
+
+/// As [`float`], of panels with scales for runs of columns. A run's sum begins at zero; the runs are added in order.
+///
+/// # Safety
+/// As for [`float`]; the panels have scales where `parts` says.
+#[inline(always)]
+pub(super) unsafe fn scaled_float<L: Lanes, E: Element, const P: usize, const T: usize>(
+    l: L,
+    panels: [*const u8; P],
+    tokens: [*const f32; T],
+    cols: usize,
+    parts: &Parts,
+) -> [[L::F; T]; P] {
+    let mut totals = [[l.splat(0.0); T]; P];
+    for (run, first) in (0..cols).step_by(parts.scale_cols).enumerate() {
+        let mut starts = panels;
+        for start in &mut starts {
+            *start = start.wrapping_add(first * LANES * E::BYTES);
+        }
+        let mut rows = tokens;
+        for row in &mut rows {
+            *row = row.wrapping_add(first);
+        }
+        // SAFETY: the columns from `first` on are there.
+        let sums = unsafe { float::<L, E, P, T>(l, starts, rows, parts.scale_cols.min(cols - first)) };
+        for panel in 0..P {
+            let at = panels[panel].wrapping_add(parts.scales + run * LANES * size_of::<f32>());
+            // SAFETY: the caller has a scale for every run.
+            let scale = unsafe { l.load(at.cast()) };
+            for token in 0..T {
+                totals[panel][token] = l.fma(scale, sums[panel][token], totals[panel][token]);
+            }
+        }
+    }
+    totals
 }
 
 /// Writes the weights of a quantized panel's first `blocks` blocks as f32, column after column.

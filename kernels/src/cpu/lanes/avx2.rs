@@ -94,6 +94,23 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn load_e4m3(self, at: *const u8) -> Floats {
+        // SAFETY: `self` proves the instructions; the caller promises the memory.
+        unsafe {
+            both!(H => {
+                let bytes = _mm_cvtepu8_epi16(_mm_loadl_epi64(at.add(8 * H).cast()));
+                let size = _mm_and_si128(bytes, _mm_set1_epi16(0x7f));
+                // As halves, whose exponents are biased by eight more.
+                let sign = _mm_slli_epi16::<8>(_mm_and_si128(bytes, _mm_set1_epi16(0x80)));
+                let halves = _mm_or_si128(sign, _mm_slli_epi16::<7>(size));
+                let numbers = _mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_set1_ps(256.0));
+                let none = _mm_cmpeq_epi16(size, _mm_set1_epi16(0x7f));
+                _mm256_or_ps(numbers, _mm256_castsi256_ps(_mm256_cvtepi16_epi32(none)))
+            })
+        }
+    }
+
+    #[inline(always)]
     unsafe fn store(self, at: *mut f32, x: Floats) {
         // SAFETY: `self` proves the instruction; the caller promises the memory.
         unsafe {
@@ -225,6 +242,15 @@ impl Lanes for Avx2 {
     fn join<const SHIFT: u32>(self, low: Integers, high: Integers) -> Integers {
         // SAFETY: `self` proves the instructions exist.
         unsafe { both!(H => _mm256_or_si256(low[H], _mm256_sll_epi16(high[H], count(SHIFT)))) }
+    }
+
+    #[inline(always)]
+    fn look_up(self, x: Integers, table: &[u8; 16]) -> Integers {
+        // SAFETY: `self` proves the instructions exist; the table has the sixteen bytes that are loaded.
+        unsafe {
+            let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
+            both!(H => _mm256_shuffle_epi8(table, x[H]))
+        }
     }
 
     #[inline(always)]

@@ -75,6 +75,22 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn load_e4m3(self, at: *const u8) -> __m512 {
+        // SAFETY: `self` proves the instructions; the caller promises the memory.
+        unsafe {
+            let bytes = _mm256_cvtepu8_epi16(_mm_loadu_si128(at.cast()));
+            let size = _mm256_and_si256(bytes, _mm256_set1_epi16(0x7f));
+            // As halves, whose exponents are biased by eight more.
+            let sign = _mm256_slli_epi16::<8>(_mm256_and_si256(bytes, _mm256_set1_epi16(0x80)));
+            let halves = _mm256_or_si256(sign, _mm256_slli_epi16::<7>(size));
+            let numbers = _mm512_mul_ps(_mm512_cvtph_ps(halves), _mm512_set1_ps(256.0));
+            let none = _mm256_cmpeq_epi16(size, _mm256_set1_epi16(0x7f));
+            let bits = _mm512_or_si512(_mm512_castps_si512(numbers), _mm512_cvtepi16_epi32(none));
+            _mm512_castsi512_ps(bits)
+        }
+    }
+
+    #[inline(always)]
     unsafe fn store(self, at: *mut f32, x: __m512) {
         // SAFETY: `self` proves the instruction; the caller promises the memory.
         unsafe { _mm512_storeu_ps(at, x) }
@@ -200,6 +216,15 @@ impl Lanes for Avx512 {
     fn join<const SHIFT: u32>(self, low: __m512i, high: __m512i) -> __m512i {
         // SAFETY: `self` proves the instructions exist.
         unsafe { _mm512_or_si512(low, _mm512_sll_epi16(high, count(SHIFT))) }
+    }
+
+    #[inline(always)]
+    fn look_up(self, x: __m512i, table: &[u8; 16]) -> __m512i {
+        // SAFETY: `self` proves the instructions exist; the table has the sixteen bytes that are loaded.
+        unsafe {
+            let table = _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast()));
+            _mm512_shuffle_epi8(table, x)
+        }
     }
 
     #[inline(always)]

@@ -7,18 +7,21 @@ use super::Lanes;
 pub(crate) trait Element: Copy + Send + Sync {
     /// Bytes of one.
     const BYTES: usize;
+    /// Whether weights of it have scales.
+    const SCALED: bool;
     /// # Safety
     /// Sixteen of them lie at `at`.
     unsafe fn load<L: Lanes>(l: L, at: *const u8) -> L::F;
 }
 
 macro_rules! elements {
-    ($($name:ident: $bytes:literal, $load:ident;)*) => {
+    ($($name:ident: $bytes:literal, $scaled:literal, $load:ident;)*) => {
         $(
             #[derive(Clone, Copy)]
             pub(crate) struct $name;
             impl Element for $name {
                 const BYTES: usize = $bytes;
+                const SCALED: bool = $scaled;
                 #[inline(always)]
                 unsafe fn load<L: Lanes>(l: L, at: *const u8) -> L::F {
                     // SAFETY: passed on to the caller.
@@ -30,7 +33,8 @@ macro_rules! elements {
 }
 
 elements! {
-    F32: 4, load;
-    F16: 2, load_f16;
-    BF16: 2, load_bf16;
+    F32: 4, false, load;
+    F16: 2, false, load_f16;
+    BF16: 2, false, load_bf16;
+    E4M3: 1, true, load_e4m3;
 }

@@ -7,6 +7,7 @@ use std::array::from_fn;
 use half::f16;
 
 use super::{LANES, Lanes};
+use crate::reference::decode_e4m3;
 
 /// No instruction set in particular.
 #[derive(Clone, Copy)]
@@ -48,6 +49,13 @@ impl Lanes for Scalar {
         // SAFETY: as in `load`.
         let bytes = unsafe { at.cast::<[i8; LANES]>().read_unaligned() };
         bytes.map(f32::from)
+    }
+
+    #[inline(always)]
+    unsafe fn load_e4m3(self, at: *const u8) -> Self::F {
+        // SAFETY: as in `load`.
+        let bytes = unsafe { at.cast::<[u8; LANES]>().read_unaligned() };
+        bytes.map(decode_e4m3)
     }
 
     #[inline(always)]
@@ -157,6 +165,11 @@ impl Lanes for Scalar {
     #[inline(always)]
     fn join<const SHIFT: u32>(self, low: Self::C, high: Self::C) -> Self::C {
         from_fn(|i| low[i] | high[i] << SHIFT)
+    }
+
+    #[inline(always)]
+    fn look_up(self, x: Self::C, table: &[u8; 16]) -> Self::C {
+        x.map(|x| table[usize::from(x & 15)])
     }
 
     #[inline(always)]

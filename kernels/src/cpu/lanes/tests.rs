@@ -151,6 +151,7 @@ impl Kernel for Operations<'_> {
         self.keep_codes(l, l.bits::<4, 15>(codes));
         self.keep_codes(l, l.bits::<6, 3>(codes));
         self.keep_codes(l, l.join::<4>(l.bits::<4, 15>(codes), l.bits::<2, 3>(codes)));
+        self.keep_codes(l, l.look_up(l.bits::<0, 15>(codes), &crate::matrix::layout::E2M1));
         self.keep(l, l.byte::<0>(codes));
         self.keep(l, l.byte::<3>(codes));
         let four = i32::from_le_bytes([127, 0x81, 0x7f, 0x81]);
@@ -212,6 +213,27 @@ fn halves_of_all_values_load_alike() {
                     "{isa:?}: {half:#x} is {expected}, not {got}"
                 );
             }
+        }
+    }
+}
+
+#[test]
+fn all_numbers_of_eight_bits_load_alike() {
+    struct LoadBytes<'a>(&'a [u8; LANES], &'a mut [f32; LANES]);
+    impl Kernel for LoadBytes<'_> {
+        #[inline(always)]
+        fn run<L: Lanes>(self, l: L) {
+            // SAFETY: both arrays have sixteen.
+            unsafe { l.store(self.1.as_mut_ptr(), l.load_e4m3(self.0.as_ptr())) };
+        }
+    }
+    for first in (0..=u8::MAX).step_by(LANES) {
+        let bytes: [u8; LANES] = std::array::from_fn(|i| first + i as u8);
+        let expected = bytes.map(crate::reference::decode_e4m3);
+        for isa in isas() {
+            let mut out = [0.0; LANES];
+            isa.run(LoadBytes(&bytes, &mut out));
+            assert_eq!(bits(&out), bits(&expected), "{isa:?} from {first:#x}");
         }
     }
 }
