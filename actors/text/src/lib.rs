@@ -3,7 +3,7 @@
 //! ```text
 //! ChatPrompt ─ Template::render ─▶ Prompt ─┐
 //! text ────────────────────────────────────┴─ Tokenizer::encode… ─▶ token ids ─▶ (the model)
-//! (the model) ─▶ token ids ─ Detokenizer::push ─▶ whole characters ─ StopMatcher::push ─▶ text for the client
+//! (the model) ─▶ token ids ─ AnswerReader::push ─▶ reasoning, content, calls ─ StopMatcher::push ─▶ text for the client
 //! ```
 //!
 //! | module | noun |
@@ -14,6 +14,7 @@
 //! | `template`, `controls` | a conversation to a prompt in which what users typed stays text |
 //! | `media` | the places of pictures and sounds in a prompt |
 //! | `detokenizer` | ids to text, piece by piece, never half a character |
+//! | `answer` | reasoning, content and calls of functions, told apart as each family of models marks them |
 //! | `stop` | finds stop strings in text that arrives in pieces |
 //!
 //! Deliberately absent: files, networks, clocks (the time of a template is an argument), and requests as a whole; the
@@ -21,6 +22,7 @@
 #![warn(missing_docs)]
 
 mod added;
+mod answer;
 mod byte_level;
 mod controls;
 mod detokenizer;
@@ -34,6 +36,7 @@ mod tokenizer;
 mod vocabulary;
 mod words;
 
+pub use answer::{AnswerEvent, AnswerFormat, AnswerReader, FunctionCall};
 pub use controls::Prompt;
 pub use detokenizer::Detokenizer;
 pub use error::TextError;

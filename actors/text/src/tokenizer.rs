@@ -2,10 +2,10 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use cluster_messages::{ChatPrompt, ErrorKind, RequestError};
+use cluster_messages::{ChatPrompt, ErrorKind, RequestError, ToolChoice};
 
 use crate::{
-    Detokenizer, MediaSupport, MediumPlace, Prompt, Template, TextError, TokenizerSource,
+    AnswerFormat, AnswerReader, Detokenizer, MediaSupport, MediumPlace, Prompt, Template, TextError, TokenizerSource,
     controls::Controls,
     media::Placeholders,
     pipeline::{Piece, Pipeline},
@@ -115,6 +115,22 @@ impl Tokenizer {
     /// Which media the model's prompts have places for.
     pub fn media_support(&self) -> MediaSupport {
         self.placeholders.support()
+    }
+
+    /// How the answers to `chat` are read, under the client's choice of tools.
+    pub fn answer_format(&self, chat: &ChatPrompt, choice: &ToolChoice) -> Result<AnswerFormat, RequestError> {
+        AnswerFormat::new(self, chat, choice)
+    }
+
+    /// The state for reading one answer.
+    pub fn answer_reader(&self, format: &AnswerFormat) -> AnswerReader {
+        AnswerReader::new(self, format)
+    }
+
+    /// Whether `text` is a token of its own, or something that the chat template writes.
+    pub(crate) fn spells(&self, text: &str) -> bool {
+        let template = self.template.as_ref();
+        self.added.contains_key(text) || template.is_ok_and(|template| template.mentions(text))
     }
 
     /// The ids of a rendered conversation: control tokens where the template wrote them, and nowhere else.

@@ -1,8 +1,8 @@
 //! Tokenizers of the fixtures, and the reference implementation on the same vocabularies.
 
-use std::sync::OnceLock;
+use std::{fs, path::PathBuf, sync::OnceLock};
 
-use cluster_messages::{ChatMessage, ChatPrompt, Content, JsonText, Part, ToolCall};
+use cluster_messages::{ChatMessage, ChatPrompt, Content, JsonText, MediaFile, MediumKind, Part, ToolCall};
 use cluster_text::{GgufVocabulary, JsonFiles, Tokenizer, TokenizerSource};
 use serde_json::{Value, json};
 
@@ -23,6 +23,44 @@ pub(crate) fn muse_files() -> JsonFiles {
 pub(crate) fn muse() -> &'static Tokenizer {
     static MUSE: OnceLock<Tokenizer> = OnceLock::new();
     MUSE.get_or_init(|| Tokenizer::new(TokenizerSource::Json(muse_files())).unwrap())
+}
+
+/// A file of the demonstration model that the repository ships.
+fn nano_file(name: &str) -> Vec<u8> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../topologies/models/muse-nano");
+    fs::read(folder.join(name)).unwrap()
+}
+
+pub(crate) fn nano() -> &'static Tokenizer {
+    static NANO: OnceLock<Tokenizer> = OnceLock::new();
+    let files = || JsonFiles {
+        tokenizer: nano_file("tokenizer.json"),
+        tokenizer_config: Some(nano_file("tokenizer_config.json")),
+        chat_template: Some(String::from_utf8(nano_file("chat_template.jinja")).unwrap()),
+        generation_config: Some(nano_file("generation_config.json")),
+    };
+    NANO.get_or_init(|| Tokenizer::new(TokenizerSource::Json(files())).unwrap())
+}
+
+/// Requests to the demonstration model and its recorded answers.
+pub(crate) fn nano_cases() -> Value {
+    serde_json::from_slice(&nano_file("expected.json")).unwrap()
+}
+
+/// The request of such a case as a client would send it.
+pub(crate) fn nano_prompt(case: &Value) -> ChatPrompt {
+    let messages = case["messages"].as_array().unwrap().iter();
+    let mut messages: Vec<ChatMessage> = messages.map(|message| chat_message(message).unwrap()).collect();
+    for call in messages.iter_mut().flat_map(|message| &mut message.tool_calls) {
+        // Here they are written as in a request: JSON in a string.
+        call.arguments.0 = serde_json::from_str(&call.arguments.0).unwrap();
+    }
+    ChatPrompt {
+        messages,
+        tools: case["tools"].is_array().then(|| JsonText(case["tools"].to_string())),
+        reasoning_effort: case["reasoning_effort"].as_str().map(str::to_owned),
+        ..ChatPrompt::default()
+    }
 }
 
 pub(crate) fn muse_reference() -> tokenizers::Tokenizer {
@@ -102,7 +140,7 @@ pub(crate) fn prompt(messages: Vec<ChatMessage>) -> ChatPrompt {
     }
 }
 
-/// A case of the fixtures as a client would send it; none if it has pictures.
+/// A case of the fixtures as a client would send it; none if it has videos.
 pub(crate) fn chat_prompt(case: &Value) -> Option<ChatPrompt> {
     let messages = case["messages"]
         .as_array()
@@ -138,16 +176,24 @@ fn content(content: &Value) -> Option<Option<Content>> {
     match content {
         Value::Null => Some(None),
         Value::String(text) => Some(Some(Content::Text(text.clone()))),
-        Value::Array(parts) => {
-            let text = |part: &Value| Some(Part::Text(part["text"].as_str()?.to_owned()));
-            parts
-                .iter()
-                .map(text)
-                .collect::<Option<_>>()
-                .map(|parts| Some(Content::Parts(parts)))
-        }
+        Value::Array(parts) => parts
+            .iter()
+            .map(content_part)
+            .collect::<Option<_>>()
+            .map(|parts| Some(Content::Parts(parts))),
         _ => None,
     }
+}
+
+fn content_part(part: &Value) -> Option<Part> {
+    let kind = match part["type"].as_str()? {
+        "text" => return Some(Part::Text(part["text"].as_str()?.to_owned())),
+        "image" | "image_url" => MediumKind::Image,
+        "audio" => MediumKind::Audio,
+        _ => return None,
+    };
+    let bytes = Default::default();
+    Some(Part::Media(MediaFile { kind, bytes }))
 }
 
 fn tool_call(call: &Value) -> ToolCall {

@@ -4,8 +4,10 @@
     reason = "a fixture that cannot be read fails the test that asks for it"
 )]
 
+mod answers;
 mod chat;
 mod encode;
 mod fixtures;
 mod injection;
+mod media;
 mod stream;
