@@ -40,7 +40,7 @@ impl<'a> ChoiceRun<'a> {
             ..
         } = self.errand;
         let tokenizer = &shared.model.tokenizer;
-        let mut choice = Choice::new(index, tokenizer, &prepared.request.stop, &prepared.stop_tokens);
+        let mut choice = Choice::new(index, tokenizer, prepared);
         if prepared.request.echo && prepared.request.logprobs.is_none() {
             self.send_echo(Vec::new()).await?;
         }
@@ -63,6 +63,7 @@ impl<'a> ChoiceRun<'a> {
         Ok(Usage {
             completion_tokens: if is_wanted { choice.tokens().len() as u32 } else { 0 },
             cached_tokens: self.cached_tokens.unwrap_or(0),
+            reasoning_tokens: choice.reasoning_tokens(),
             ..Usage::default()
         })
     }
@@ -80,7 +81,7 @@ impl<'a> ChoiceRun<'a> {
                 GenerateFrame::Tokens(_) if !is_wanted => {}
                 GenerateFrame::Tokens(tokens) => {
                     let progress = choice.push(tokens);
-                    self.send_all([progress.delta]).await?;
+                    self.send_all(progress.frames).await?;
                     if progress.stopped {
                         attempt.stream.stop();
                         return self.send_all(choice.finish(FinishReason::Stop, true)).await;
@@ -149,13 +150,13 @@ impl<'a> ChoiceRun<'a> {
             logprobs: logprobs.collect(),
             tokens: 0,
         };
-        self.send_all([Some(delta)]).await?;
+        self.send_all([delta]).await?;
         self.has_echo = true;
         Ok(())
     }
 
-    async fn send_all(&self, frames: impl IntoIterator<Item = Option<TextFrame>>) -> Result<(), RequestError> {
-        for frame in frames.into_iter().flatten() {
+    async fn send_all(&self, frames: impl IntoIterator<Item = TextFrame>) -> Result<(), RequestError> {
+        for frame in frames {
             let sent = send(self.out, frame).await;
             sent.map_err(|_| closed(self.errand.shared, self.errand.header))?;
         }

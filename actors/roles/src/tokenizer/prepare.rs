@@ -4,7 +4,7 @@ use cluster_messages::{
     BlockHash, ChatMessage, Content, ErrorKind, Fingerprint, FinishReason, Generation, JsonText, Part, RequestError,
     Sampling, TextInput, TextRequest, blocks,
 };
-use cluster_text::Tokenizer;
+use cluster_text::{AnswerFormat, Tokenizer};
 
 use super::attempt::Reached;
 
@@ -28,6 +28,8 @@ pub(crate) struct Prepared {
     pub(crate) stop_tokens: Vec<u32>,
     pub(crate) max_tokens: u32,
     pub(crate) blocks: Vec<BlockHash>,
+    /// How the answers are read.
+    pub(crate) format: AnswerFormat,
 }
 
 impl TextModel {
@@ -36,7 +38,12 @@ impl TextModel {
     pub(crate) fn prepare(&self, request: TextRequest, now_s: u64) -> Result<Prepared, RequestError> {
         self.check_ids("stop_token_ids", request.stop_token_ids.iter().copied())?;
         self.check_ids("logit_bias", request.sampling.logit_bias.iter().map(|(id, _)| *id))?;
-        let prompt = self.encode(&request.input, now_s)?;
+        let format = match &request.input {
+            TextInput::Chat(chat) => self.tokenizer.answer_format(chat, &request.tool_choice)?,
+            TextInput::Text(_) | TextInput::Tokens(_) => AnswerFormat::plain(),
+        };
+        let mut prompt = self.encode(&request.input, now_s)?;
+        prompt.extend_from_slice(format.opening());
         let field = match &request.input {
             TextInput::Chat(_) => "messages",
             TextInput::Text(_) | TextInput::Tokens(_) => "prompt",
@@ -54,6 +61,7 @@ impl TextModel {
             stop_tokens,
             max_tokens,
             blocks,
+            format,
         })
     }
 

@@ -10,7 +10,7 @@ const EOS: u32 = 256;
 const TEMPLATE: &str = "{% for message in messages %}<|user|>{{ message.content }}<|end|>{% endfor %}";
 
 /// A byte is a token; the context holds 16.
-fn model() -> TextModel {
+pub(super) fn model() -> TextModel {
     let source = TokenizerSource::Vocabulary(GgufVocabulary::of_bytes(&["<|end|>", "<|user|>"], TEMPLATE));
     let tokenizer = Tokenizer::new(source).unwrap();
     TextModel {
@@ -21,7 +21,7 @@ fn model() -> TextModel {
     }
 }
 
-fn request(input: TextInput) -> TextRequest {
+pub(super) fn request(input: TextInput) -> TextRequest {
     TextRequest {
         tool_choice: ToolChoice::default(),
         parallel_tool_calls: true,
@@ -203,13 +203,17 @@ fn everything_that_is_rendered_or_encoded_counts_as_input() {
 /// Everything a choice says about `tokens`, arriving `step` at a time, with the end that the model gives it.
 fn said(tokens: &[TokenOut], step: usize, stops: &[&str]) -> (String, bool, usize) {
     let model = model();
-    let stops: Vec<String> = stops.iter().map(ToString::to_string).collect();
-    let mut choice = Choice::new(0, &model.tokenizer, &stops, &[EOS]);
+    let asked = TextRequest {
+        stop: stops.iter().map(ToString::to_string).collect(),
+        ..text(1)
+    };
+    let prepared = model.prepare(asked, 0).unwrap();
+    let mut choice = Choice::new(0, &model.tokenizer, &prepared);
     let (mut text, mut stopped, mut entries) = (String::new(), false, 0);
-    let mut take = |frame: Option<TextFrame>| {
-        if let Some(TextFrame::Delta {
+    let mut take = |frame: TextFrame| {
+        if let TextFrame::Delta {
             text: more, logprobs, ..
-        }) = frame
+        } = frame
         {
             text.push_str(&more);
             entries += logprobs.len();
@@ -217,7 +221,7 @@ fn said(tokens: &[TokenOut], step: usize, stops: &[&str]) -> (String, bool, usiz
     };
     for part in tokens.chunks(step) {
         let progress = choice.push(part.to_vec());
-        take(progress.delta);
+        progress.frames.into_iter().for_each(&mut take);
         if progress.stopped {
             stopped = true;
             break;
