@@ -1,6 +1,7 @@
 //! What belongs together in a topology. Each check is a small function that reports everything it finds; a new rule is a
 //! new function in the list.
 
+mod parallel;
 mod placement;
 mod wiring;
 
@@ -23,6 +24,10 @@ const CHECKS: &[Check] = &[
     placement::ports_are_unique,
     placement::device_counts_fit,
     placement::shared_devices_add_up,
+    placement::devices_exist,
+    parallel::experts_are_whole_or_cut,
+    parallel::sequences_are_cut_as_matrices,
+    parallel::pages_are_alike,
 ];
 
 /// Everything that is wrong with a topology whose shape is right.

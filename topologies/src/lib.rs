@@ -12,9 +12,11 @@
 //! This crate knows what was declared. It does not know any machine, nor anything that happens at run time.
 #![warn(missing_docs)]
 
+mod accelerator_file;
 pub mod catalogue;
 mod check;
 mod document;
+pub mod model_file;
 mod problem;
 mod resolve;
 pub mod schema;
@@ -24,11 +26,16 @@ mod tree;
 mod units;
 mod unsupported;
 
-pub use catalogue::{Catalogue, ModelFile, Source};
+pub use accelerator_file::{AcceleratorFile, Figure, Link, Machine, NumberFormat, Processor};
+pub use catalogue::Catalogue;
 pub use check::check;
 pub use document::{Document, load, parse};
+pub use model_file::{
+    Experts, Holder, HubFile, KvLayers, ModelFile, Quantization, Shape, SingleFile, Source, Split, Towers,
+    WeightFormat, WeightPart, WheelMember,
+};
 pub use problem::{Place, Problem, Problems};
-pub use resolve::{ModelOrigin, Resolved, ResolvedModel, resolve};
+pub use resolve::{ModelOrigin, Resolved, ResolvedModel, StandIn, resolve};
 pub use schema::{RoleName, Topology, json_schema};
 pub use units::{ByteSize, Malformed, ModelSource, Name, Sha256, Span};
 pub use unsupported::unsupported;

@@ -12,11 +12,13 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
 
-pub use links::{Carrier, Limits, Links, Restart};
-pub use model::{Arithmetic, Emulate, KvCache, KvDtype, Model, Tier};
-pub use roles::{Cache, Encoder, Fallback, Parallel, Policy, RoleName, Roles, Router, Speculation, Tokenizer, Worker};
+pub use links::{Carrier, Limits, Links, MediaLimits, Restart};
+pub use model::{Arithmetic, Emulate, ExpertArithmetic, KvCache, KvDtype, Model, Tier};
+pub use roles::{
+    Cache, Encoder, Fallback, Parallel, Policy, RoleName, Roles, Router, Speculation, Tokenizer, Worker, WorkerKv,
+};
 
-use crate::Name;
+use crate::{ByteSize, Name};
 
 /// A topology: a model, the roles that serve it, and the machines they need.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -60,6 +62,9 @@ pub struct Node {
     /// How many accelerators it must have.
     #[serde(default)]
     pub count: u32,
+    /// Its main memory. None: that of the usual machine around such accelerators.
+    #[serde(default)]
+    pub memory: Option<ByteSize>,
     /// Machines of the same domain reach each other's accelerators directly.
     #[serde(default)]
     pub link_domain: Option<Name>,
@@ -69,12 +74,18 @@ pub struct Node {
 }
 
 impl Node {
+    /// Whether roles run on something else than its processor cores.
+    pub fn has_accelerators(&self) -> bool {
+        self.accelerator != cpu()
+    }
+
     /// The one machine on which a file that names no nodes is brought up.
     pub fn local() -> Self {
         Self {
             name: "local".parse().expect("'local' is a name"),
             accelerator: cpu(),
             count: 0,
+            memory: None,
             link_domain: None,
             labels: BTreeMap::new(),
         }

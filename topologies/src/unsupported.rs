@@ -2,42 +2,22 @@
 
 use crate::{
     Problem, RoleName, Topology,
-    schema::{Carrier, KvDtype, Parallel, Tier},
+    schema::{Carrier, Node, Tier},
 };
 
 /// A feature: what it is called, and the fields that ask for it.
 type Row = (&'static str, fn(&Topology) -> Vec<String>);
 
 const ROWS: &[Row] = &[
-    ("emulation of accelerators", |t| asked("emulate", t.emulate.is_some())),
-    ("the encoder role", |t| {
-        asked("roles.encoder", t.roles.encoder.is_some())
-    }),
-    ("an encoder inside another role", |t| {
-        worker_fields(t, "folds", |w| w.folds.contains(&RoleName::Encoder))
-    }),
-    ("accelerators", accelerators),
-    ("several nodes", |t| asked("nodes", t.nodes.len() > 1)),
-    ("parallel ranks", |t| {
-        worker_fields(t, "parallel", |w| w.parallel != Parallel::default())
-    }),
-    ("a choice of devices", |t| {
-        worker_fields(t, "devices", |w| !w.devices.is_empty())
-    }),
-    ("a share of a device's memory", |t| {
-        worker_fields(t, "memory_fraction", |w| w.memory_fraction.is_some())
-    }),
-    ("ports of single roles", |t| {
-        worker_fields(t, "port", |w| w.port.is_some())
+    ("attention in independent groups", |t| {
+        let encoder = t.roles.encoder.iter().filter(|encoder| encoder.parallel.data > 1);
+        let encoder = encoder.map(|_| "roles.encoder.parallel.data".to_owned());
+        let mut fields = worker_fields(t, "parallel.data", |w| w.parallel.data > 1);
+        fields.extend(encoder);
+        fields
     }),
     ("speculation", |t| {
         worker_fields(t, "speculation", |w| w.speculation.is_some())
-    }),
-    ("a choice of quantization", |t| {
-        asked("model.quantization", t.model.quantization.is_some())
-    }),
-    ("fp8 pages", |t| {
-        asked("kv_cache.dtype", t.kv_cache.dtype == KvDtype::Fp8)
     }),
     ("a disk tier", disk_tiers),
     ("several routers", |t| {
@@ -46,19 +26,64 @@ const ROWS: &[Row] = &[
             t.roles.router.as_ref().is_some_and(|r| r.replicas > 1),
         )
     }),
-    ("this link", links),
 ];
 
 /// What a topology asks for that this version cannot bring up.
 pub fn unsupported(topology: &Topology) -> Vec<Problem> {
-    let help = "remove it to bring the file up with this version; 'cluster check' accepts it as it is";
-    ROWS.iter()
+    let help =
+        "remove it to bring the file up with this version; 'cluster check' and 'cluster plan' accept it as it is";
+    let mut problems: Vec<Problem> = ROWS
+        .iter()
         .flat_map(|(feature, fields)| {
             let message = format!("{feature}: not supported yet");
             let problem = move |at: String| Problem::new("not-supported-yet", &at, message.clone(), help);
             fields(topology).into_iter().map(problem)
         })
-        .collect()
+        .collect();
+    if topology.emulate.is_none() {
+        problems.extend(hardware(topology));
+    }
+    problems
+}
+
+/// What runs only where processor ranks of this machine stand in for it.
+fn hardware(topology: &Topology) -> Vec<Problem> {
+    let help = "add 'emulate: { model: muse-nano }': the same layout then runs on this processor with a small model";
+    let accelerators = topology
+        .nodes
+        .iter()
+        .enumerate()
+        .filter(|(_, node)| node.has_accelerators());
+    let mut problems: Vec<Problem> = accelerators
+        .map(|(index, node)| {
+            let message = format!("computing on {} accelerators: not supported yet", node.accelerator);
+            Problem::new(
+                "not-supported-yet",
+                &format!("nodes.{index}.accelerator"),
+                message,
+                help,
+            )
+        })
+        .collect();
+    let several = topology.nodes.len() > 1;
+    if several && !topology.nodes.iter().any(Node::has_accelerators) {
+        problems.push(Problem::new(
+            "not-supported-yet",
+            "nodes",
+            "several nodes: not supported yet",
+            help,
+        ));
+    }
+    problems.extend(links(topology).into_iter().map(|at| {
+        let message = "this link: not supported yet";
+        Problem::new(
+            "not-supported-yet",
+            &at,
+            message,
+            "use 'auto': the fastest that reaches",
+        )
+    }));
+    problems
 }
 
 fn asked(at: &str, is_asked: bool) -> Vec<String> {
@@ -72,14 +97,6 @@ fn worker_fields(topology: &Topology, field: &str, asks: fn(&crate::schema::Work
     workers
         .filter(|(_, worker)| asks(worker))
         .map(|(role, _)| format!("roles.{role}.{field}"))
-        .collect()
-}
-
-fn accelerators(topology: &Topology) -> Vec<String> {
-    let nodes = topology.nodes.iter().enumerate();
-    nodes
-        .filter(|(_, node)| node.accelerator.as_str() != "cpu")
-        .map(|(index, _)| format!("nodes.{index}.accelerator"))
         .collect()
 }
 

@@ -11,20 +11,22 @@ use cluster_topologies::{ModelFile, ModelOrigin, Sha256, Source as Declared};
 
 use crate::failure::Failure;
 
-/// The file of `model`. A relative path among the sources means the cache folder, which the store looks into anyway.
-pub(crate) fn artifact(model: &ModelFile) -> Artifact {
-    Artifact {
+/// The file of `model`; none for a model that is a folder. A relative path among the sources means the cache folder, which the store looks into anyway.
+pub(crate) fn artifact(model: &ModelFile) -> Option<Artifact> {
+    let single = model.single_file()?;
+    Some(Artifact {
         name: model.name.to_string(),
-        file_name: model.file.clone(),
-        size: model.bytes,
-        sha256: digest(&model.sha256),
+        file_name: single.file.to_owned(),
+        size: single.bytes,
+        sha256: digest(single.sha256),
         sources: model.sources.iter().filter_map(source).collect(),
-    }
+    })
 }
 
 fn source(declared: &Declared) -> Option<Source> {
     Some(match declared {
         Declared::Path(path) => Source::Path(Some(Path::new(path)).filter(|path| path.is_absolute())?.into()),
+        Declared::Shipped(_) => return None,
         Declared::Hf(file) => Source::Hf {
             repo: file.repo.clone(),
             file: file.file.clone(),
@@ -46,14 +48,26 @@ fn digest(declared: &Sha256) -> Sha256Digest {
         .expect("the model file's digests were checked when it was read")
 }
 
-/// Fetches the file of `model` if it is not here, with a bar on a terminal and lines elsewhere.
+/// Fetches the file or unpacks the folder of `model` if it is not here, with a bar on a terminal and lines elsewhere.
 pub(crate) fn ensure(store: &Store, model: &ModelFile) -> Result<PathBuf, Failure> {
     let progress: Box<dyn Progress> = if io::stderr().is_terminal() {
         Box::new(Bar::default())
     } else {
         Box::new(Lines::new(io::stderr()))
     };
-    Ok(store.ensure(&artifact(model), progress.as_ref())?)
+    if let Some(artifact) = artifact(model) {
+        return Ok(store.ensure(&artifact, progress.as_ref())?);
+    }
+    let shipped = model
+        .shipped()
+        .map(|name| store.ensure_shipped(name.as_str()))
+        .transpose()?;
+    shipped.flatten().ok_or_else(|| {
+        Failure::input(format!(
+            "{} is a folder that is not fetched by itself\n  help: fetch it, and name its path as model.source",
+            model.name
+        ))
+    })
 }
 
 /// Where the model lies, once it is there. Relative paths start from `folder`, the topology's.

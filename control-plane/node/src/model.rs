@@ -9,7 +9,7 @@ use std::{
 use cluster_engine::{Cost, ModelFactory, Scripted, Simulated, SimulatedConfig};
 use cluster_messages::Fingerprint;
 use cluster_models::{Arithmetic, GgufFile, KvDType, Loaded, Options, TokenizerSource as Described};
-use cluster_plan::{ModelFacts, Plan, Settings};
+use cluster_plan::{KvClass, ModelFacts, Plan, Settings};
 use cluster_roles::TextModel;
 use cluster_text::{GgufVocabulary, JsonFiles, TextError, Tokenizer, TokenizerSource};
 use cluster_topologies::{
@@ -81,9 +81,6 @@ pub enum ModelError {
     /// The engine's own models refused.
     #[error("{0}")]
     Engine(#[from] cluster_engine::ModelError),
-    /// The number format of the pages is not there yet.
-    #[error("kv_cache.dtype: {0} is not supported yet on processors: use f16, bf16 or f32")]
-    KvDtype(&'static str),
 }
 
 /// A model in memory.
@@ -106,7 +103,7 @@ impl ServedModel {
     /// Loads the model of `topology` from `location`.
     pub fn load(topology: &Resolved, location: &ModelLocation) -> Result<Self, ModelError> {
         match location {
-            ModelLocation::Weights(path) => with_weights(path, options(topology)?),
+            ModelLocation::Weights(path) => with_weights(path, options(topology)),
             ModelLocation::Script(path) => scripted(topology, path),
             ModelLocation::Simulated { step_us } => simulated(topology, *step_us),
         }
@@ -162,8 +159,8 @@ fn usual_options() -> Options {
     Options::new(inventory::cores() as usize)
 }
 
-fn options(topology: &Resolved) -> Result<Options, ModelError> {
-    Ok(Options {
+fn options(topology: &Resolved) -> Options {
+    Options {
         arithmetic: match topology.model.arithmetic {
             schema::Arithmetic::Int16 => Arithmetic::Int16,
             schema::Arithmetic::Int8 => Arithmetic::Int8,
@@ -173,15 +170,30 @@ fn options(topology: &Resolved) -> Result<Options, ModelError> {
             KvDtype::F16 => KvDType::F16,
             KvDtype::Bf16 => KvDType::BF16,
             KvDtype::F32 => KvDType::F32,
-            dtype @ KvDtype::Fp8 => return Err(ModelError::KvDtype(dtype.name())),
+            KvDtype::Fp8 => KvDType::Fp8,
         },
         block_tokens: topology.kv_cache.page_tokens,
         context_max: topology.model.context,
         ..usual_options()
-    })
+    }
+}
+
+/// What sequences of a loaded model keep. The model tells bytes; layers follow from them.
+fn classes(loaded: &Loaded, dtype: KvDType) -> Vec<KvClass> {
+    let (heads, head_dim) = (loaded.facts.kv_heads, loaded.facts.head_dim);
+    let entry_bytes = 2 * heads * head_dim * dtype.bytes() as u32;
+    let class = |class: &cluster_engine::KvClass| {
+        let layers = class.block_bytes as u32 / class.block_tokens / entry_bytes.max(1);
+        match class.kind {
+            cluster_engine::KvKind::Window { tokens } => KvClass::window(tokens, layers, heads, head_dim),
+            _ => KvClass::full(layers, heads, head_dim),
+        }
+    };
+    loaded.info().classes.iter().map(class).collect()
 }
 
 fn with_weights(path: &Path, options: Options) -> Result<ServedModel, ModelError> {
+    let kv_dtype = options.kv_dtype;
     let loaded = cluster_models::open(path, options)?;
     let source = match &loaded.tokenizer {
         Described::Gguf(file) => {
@@ -198,6 +210,10 @@ fn with_weights(path: &Path, options: Options) -> Result<ServedModel, ModelError
         reason,
     })?;
     let facts = ModelFacts {
+        weights: Vec::new(),
+        experts: None,
+        classes: classes(&loaded, kv_dtype),
+        towers: None,
         weights_bytes: loaded.facts.weight_bytes,
         context: loaded.info().context,
         layers: loaded.facts.layers,

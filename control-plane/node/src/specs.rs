@@ -43,6 +43,8 @@ fn of_instance(
             path,
             bytes_max: cache.host_bytes as usize,
         }),
+        // The plan has encoders only under emulation.
+        Settings::Encoder(_) => return None,
         Settings::Worker(worker) => {
             let settings = WorkerSettings {
                 engine: engine_config(worker),

@@ -3,7 +3,7 @@
 use cluster_messages::ActorPath;
 use serde::{Deserialize, Serialize};
 
-use crate::{Instance, Plan};
+use crate::{Instance, Plan, devices::ranges};
 
 /// What has to be done to get from one plan to another.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -84,14 +84,19 @@ fn changes(before: &Instance, after: &Instance, model: Option<String>) -> Vec<St
     compare("node", before.node.to_string(), after.node.to_string());
     compare("folds", format!("{:?}", before.folds), format!("{:?}", after.folds));
     compare("threads", before.threads.to_string(), after.threads.to_string());
-    compare(
-        "devices",
-        format!("{:?}", before.devices),
-        format!("{:?}", after.devices),
-    );
+    compare("devices", ranges(&before.devices), ranges(&after.devices));
+    compare("parallel", ranks(before), ranks(after));
     compare("needs", format!("{:?}", before.needs), format!("{:?}", after.needs));
     what.extend(settings_changes(before, after));
     what
+}
+
+fn ranks(instance: &Instance) -> String {
+    let parallel = instance.parallel;
+    format!(
+        "tensor {} expert {} data {} sequence {}",
+        parallel.tensor, parallel.expert, parallel.data, parallel.sequence
+    )
 }
 
 /// The settings that differ, one by one. They are compared as JSON, so that a new setting needs no line here.

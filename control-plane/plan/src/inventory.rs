@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use cluster_messages::NodeId;
+use cluster_topologies::{Resolved, schema::Node};
 use serde::{Deserialize, Serialize};
 
 /// The machines that can host instances.
@@ -10,6 +11,37 @@ use serde::{Deserialize, Serialize};
 pub struct Inventory {
     /// Each once.
     pub nodes: Vec<NodeInventory>,
+}
+
+impl Inventory {
+    /// The machines that a topology declares, as if they were there: what `cluster plan` counts with on another machine.
+    /// Nodes without accelerators are taken for `local`, the machine at hand.
+    pub fn declared(resolved: &Resolved, local: &NodeInventory) -> Self {
+        let nodes = resolved.nodes.iter().map(|node| declared(node, resolved, local));
+        Self { nodes: nodes.collect() }
+    }
+}
+
+fn declared(node: &Node, resolved: &Resolved, local: &NodeInventory) -> NodeInventory {
+    let kind = resolved.accelerator(&node.accelerator);
+    let (cores, memory) = kind.map_or((local.cores, local.memory_bytes), |file| {
+        (file.machine.cores, file.machine.memory.bytes())
+    });
+    let accelerators = kind.into_iter().flat_map(|file| {
+        let one = Accelerator {
+            kind: file.name.to_string(),
+            memory_bytes: file.memory.value.bytes(),
+        };
+        std::iter::repeat_n(one, node.count.max(1) as usize)
+    });
+    NodeInventory {
+        id: NodeId(node.name.to_string()),
+        cores,
+        memory_bytes: node.memory.map_or(memory, |memory| memory.bytes()),
+        accelerators: accelerators.collect(),
+        link_domain: node.link_domain.as_ref().map(ToString::to_string),
+        labels: node.labels.clone(),
+    }
 }
 
 /// One machine.

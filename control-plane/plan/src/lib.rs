@@ -10,19 +10,31 @@
 #![warn(missing_docs)]
 
 mod build;
+mod devices;
 mod diff;
+mod emulate;
 mod facts;
+mod fit;
 mod inventory;
+mod kv;
 mod memory;
 mod place;
 mod plan;
+mod reach;
 mod render;
+mod split;
 mod threads;
 
 pub use build::plan;
+pub use devices::DeviceRow;
 pub use diff::{Change, Diff, diff};
-pub use facts::ModelFacts;
+pub use emulate::emulate;
+pub use facts::{KvClass, KvEntry, KvKind, ModelFacts, Weights};
 pub use inventory::{Accelerator, Inventory, NodeInventory};
+pub use kv::KvRow;
 pub use memory::MemoryRow;
-pub use plan::{CacheSettings, Endpoint, Instance, Passed, Plan, PlannedModel, Settings, WorkerSettings, role_of};
+pub use plan::{
+    CacheSettings, Device, Emulated, Emulation, EncoderSettings, Encoding, Endpoint, Instance, Passed, Plan,
+    PlannedModel, Settings, WorkerSettings, role_of,
+};
 pub use render::{render, render_diff};

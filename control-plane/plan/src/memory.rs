@@ -4,15 +4,13 @@ use cluster_messages::NodeId;
 use cluster_topologies::{ByteSize, Problem};
 use serde::{Deserialize, Serialize};
 
-use crate::{Instance, ModelFacts, NodeInventory, Settings};
+use crate::{Instance, KvRow, ModelFacts, NodeInventory, Settings};
 
-/// What is used of a machine's or an accelerator's memory.
+/// What is used of a machine's main memory.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MemoryRow {
     /// The machine.
     pub node: NodeId,
-    /// The accelerator; none: main memory.
-    pub device: Option<u32>,
     /// Weights, loaded once for all instances of a machine.
     pub weights_bytes: u64,
     /// Pages.
@@ -45,13 +43,11 @@ pub(crate) fn rows<'a>(
     machines: impl Iterator<Item = &'a NodeInventory>,
     instances: &[Instance],
     facts: &ModelFacts,
-    kv_bytes_per_token: u64,
 ) -> Vec<MemoryRow> {
     machines
         .map(|machine| {
             let mut row = MemoryRow {
                 node: machine.id.clone(),
-                device: None,
                 weights_bytes: 0,
                 kv_bytes: 0,
                 activation_bytes: 0,
@@ -59,22 +55,33 @@ pub(crate) fn rows<'a>(
                 capacity_bytes: machine.memory_bytes,
             };
             for instance in instances.iter().filter(|instance| instance.node == machine.id) {
-                add(&mut row, instance, facts, kv_bytes_per_token);
+                add(&mut row, instance, facts);
             }
             row
         })
         .collect()
 }
 
-fn add(row: &mut MemoryRow, instance: &Instance, facts: &ModelFacts, kv_bytes_per_token: u64) {
+fn add(row: &mut MemoryRow, instance: &Instance, facts: &ModelFacts) {
+    let on_cores = instance.devices.is_empty();
     match &instance.settings {
         Settings::Tokenizer | Settings::Router { .. } => {}
         Settings::Cache(cache) => row.cache_bytes += cache.host_bytes,
-        Settings::Worker(worker) => {
+        Settings::Encoder(encoder) => {
+            row.cache_bytes += encoder.cache_bytes;
+            if on_cores {
+                row.weights_bytes = facts.weights_bytes;
+                row.activation_bytes += facts.encoder_activation_bytes(1);
+            }
+        }
+        Settings::Worker(worker) if on_cores => {
+            let ranks = u64::from(instance.parallel.ranks());
             row.weights_bytes = facts.weights_bytes;
-            row.kv_bytes += worker.kv_tokens() * kv_bytes_per_token;
+            row.kv_bytes += worker.classes.iter().map(KvRow::bytes).sum::<u64>() * ranks;
             row.activation_bytes += facts.activation_bytes(worker.step_tokens, worker.running_max);
         }
+        // Weights, pages and scratch space are in the accelerators' own memory.
+        Settings::Worker(_) => {}
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cluster_messages::{ActorPath, NodeId};
 use cluster_topologies::{Name, Problem, Resolved, schema::Node};
 
-use crate::{Inventory, NodeInventory, Plan};
+use crate::{Device, Inventory, NodeInventory, Plan};
 
 /// The declared nodes with the machines found for them.
 pub(crate) struct Nodes<'a> {
@@ -37,6 +37,26 @@ impl<'a> Nodes<'a> {
     /// The machines in use.
     pub(crate) fn machines(&self) -> impl Iterator<Item = &'a NodeInventory> {
         self.found.iter().map(|(_, machine)| *machine)
+    }
+
+    /// The same with the names of their nodes.
+    pub(crate) fn named(&self) -> impl Iterator<Item = (&'a Name, &'a NodeInventory)> {
+        self.found.iter().copied()
+    }
+
+    /// Kind and memory of an accelerator.
+    pub(crate) fn accelerator(&self, device: &Device) -> Option<(&'a str, u64)> {
+        let machine = self.machines().find(|machine| machine.id == device.node)?;
+        let accelerator = machine.accelerators.get(device.index as usize)?;
+        Some((accelerator.kind.as_str(), accelerator.memory_bytes))
+    }
+
+    /// Counts an instance that was placed by its devices.
+    pub(crate) fn count(&mut self, id: &NodeId) {
+        let machine = self.machines().find(|machine| machine.id == *id);
+        if let Some(machine) = machine {
+            *self.placed.entry(&machine.id).or_default() += 1;
+        }
     }
 
     /// Chooses where `path` runs, and says why: the node it asks for, else where the previous plan had it, else the

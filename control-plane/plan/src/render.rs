@@ -57,7 +57,10 @@ pub fn render_diff(diff: &Diff) -> String {
 fn model_line(plan: &Plan) -> String {
     let model = &plan.model;
     let origin = match &model.origin {
-        ModelOrigin::File(file) => format!("{} ({})", file.name, file.file),
+        ModelOrigin::File(file) => match &file.file {
+            Some(name) => format!("{} ({name})", file.name),
+            None => file.name.to_string(),
+        },
         ModelOrigin::Path(path) => path.clone(),
         ModelOrigin::Scripted(file) => format!("scripted by {file}"),
         ModelOrigin::Simulated => "simulated".into(),
@@ -93,6 +96,11 @@ fn what(instance: &Instance) -> String {
         Settings::Tokenizer => "-".into(),
         Settings::Router { policy } => policy.name().into(),
         Settings::Cache(cache) => format!("{} of main memory", ByteSize(cache.host_bytes)),
+        Settings::Encoder(encoder) => format!(
+            "{} media at a time, {} of embeddings kept",
+            encoder.batch_max,
+            ByteSize(encoder.cache_bytes)
+        ),
         Settings::Worker(worker) => format!(
             "{} blocks of {} tokens, {} running, {} tokens a step{inside}",
             worker.blocks[0], worker.block_tokens, worker.running_max, worker.step_tokens
@@ -118,11 +126,8 @@ fn reason_table(plan: &Plan) -> String {
 
 fn memory_table(plan: &Plan) -> String {
     let rows = plan.memory.iter().map(|row| {
-        let device = row
-            .device
-            .map_or_else(String::new, |device| format!(" device {device}"));
         [
-            format!("{}{device}", row.node),
+            row.node.to_string(),
             rounded(row.weights_bytes),
             rounded(row.kv_bytes),
             rounded(row.activation_bytes),

@@ -10,15 +10,18 @@ pub(crate) struct Computing<'a> {
     pub(crate) node: NodeId,
     pub(crate) worker: &'a Worker,
     pub(crate) at: String,
+    /// Whether it computes on the machine's cores, and not on accelerators.
+    pub(crate) on_cores: bool,
+    pub(crate) kv_reason: String,
 }
 
-/// The threads of each instance, in order, with the reason. Cores that nobody asks for by number are shared equally, at
+/// The threads of each rank of each instance, in order, with the reason. Cores that nobody asks for by number are shared equally, at
 /// least one each.
 pub(crate) fn share<'a>(
     computing: &[Computing<'_>],
     machines: impl Iterator<Item = &'a NodeInventory> + Clone,
     problems: &mut Vec<Problem>,
-) -> Vec<(u32, String)> {
+) -> Vec<(u32, Option<String>)> {
     let cores_of = |node: &NodeId| {
         machines
             .clone()
@@ -27,6 +30,12 @@ pub(crate) fn share<'a>(
     };
     let mut shares = Vec::with_capacity(computing.len());
     for one in computing {
+        if !one.on_cores {
+            // One thread for each rank hands work to its accelerator.
+            shares.push((1, None));
+            continue;
+        }
+        let ranks = one.worker.parallel.ranks();
         let cores = cores_of(&one.node);
         if let Some(threads) = one.worker.threads {
             if threads > cores {
@@ -39,10 +48,15 @@ pub(crate) fn share<'a>(
                     help,
                 ));
             }
-            shares.push((threads, format!("{}: the topology asks for it", counted(threads))));
+            let reason = format!("{}: the topology asks for it", counted(threads));
+            shares.push(((threads / ranks).max(1), Some(reason)));
             continue;
         }
-        let neighbours = || computing.iter().filter(|other| other.node == one.node);
+        let neighbours = || {
+            computing
+                .iter()
+                .filter(|other| other.on_cores && other.node == one.node)
+        };
         let asked: u32 = neighbours().filter_map(|other| other.worker.threads).sum();
         let sharers = neighbours().filter(|other| other.worker.threads.is_none()).count();
         let sharers = u32::try_from(sharers).unwrap_or(u32::MAX);
@@ -55,7 +69,7 @@ pub(crate) fn share<'a>(
                 one.node
             ),
         };
-        shares.push((threads, reason));
+        shares.push(((threads / ranks).max(1), Some(reason)));
     }
     shares
 }

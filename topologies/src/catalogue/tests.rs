@@ -1,4 +1,5 @@
 use super::*;
+use crate::Source;
 
 #[test]
 fn shipped_models_are_found_by_name() {
@@ -12,14 +13,14 @@ fn shipped_models_are_found_by_name() {
 fn the_small_model_can_be_had_from_here_from_the_hub_and_from_the_package_index() {
     let catalogue = Catalogue::shipped();
     let model = catalogue.get("smollm2-135m-instruct").unwrap();
-    assert_eq!(model.bytes, 98_362_432);
+    assert_eq!(model.bytes, Some(98_362_432));
     let kinds: Vec<_> = model.sources.iter().map(std::mem::discriminant).collect();
     let [Source::Path(_), Source::Hf(hub), Source::Pypi(wheel)] = model.sources.as_slice() else {
         panic!("other sources: {kinds:?}");
     };
     assert_eq!(hub.revision, "main");
     assert_eq!(wheel.version, "0.1.2");
-    assert!(wheel.member.ends_with(&model.file));
+    assert!(wheel.member.ends_with(model.single_file().unwrap().file));
 }
 
 #[test]
@@ -41,7 +42,7 @@ fn everything_wrong_with_a_model_file_is_reported_at_once() {
         .replace("bytes:", "size:");
     let problems = ModelFile::parse(&text, name).unwrap_err();
     let rules: Vec<_> = problems.list.iter().map(|problem| problem.rule).collect();
-    assert_eq!(rules, ["missing-field", "unknown-field", "wrong-form"]);
+    assert_eq!(rules, ["wrong-file", "unknown-field", "wrong-form", "uneven-heads"]);
 
     let text = SHIPPED_MODELS[0].1.replace("kv_heads: 3", "kv_heads: 4");
     let problems = ModelFile::parse(&text, name).unwrap_err();

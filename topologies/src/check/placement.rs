@@ -237,3 +237,30 @@ fn report_sharing(device: u32, sharers: &[&DeviceUse<'_>], problems: &mut Vec<Pr
         problems.push(Problem::new("memory-over", &at, message, help));
     }
 }
+
+/// Devices that are chosen by number must be there, on the node the role runs on.
+pub(super) fn devices_exist(topology: &Topology, problems: &mut Vec<Problem>) {
+    for used in device_uses(&topology.roles)
+        .iter()
+        .filter(|used| !used.devices.is_empty())
+    {
+        let node = match used.node {
+            Some(name) => topology.nodes.iter().find(|node| node.name == *name),
+            None => topology.nodes.iter().find(|node| node.has_accelerators()),
+        };
+        let there = node
+            .filter(|node| node.has_accelerators())
+            .map_or(0, |node| node.count.max(1));
+        let Some(index) = used.devices.iter().position(|device| *device >= there) else {
+            continue;
+        };
+        let name = node.map_or("this machine", |node| node.name.as_str());
+        let message = format!("device {} of {name}, which has {there}", used.devices[index]);
+        let help = match there {
+            0 => "remove the devices, or declare a node with accelerators".into(),
+            count => format!("use devices 0 to {}, or give the node a larger count", count - 1),
+        };
+        let at = format!("roles.{}.devices.{index}", used.role);
+        problems.push(Problem::new("no-device", &at, message, help));
+    }
+}

@@ -114,13 +114,24 @@ pub(super) fn cache_and_tiers_go_together(topology: &Topology, problems: &mut Ve
     }
 }
 
+/// Every place where a file says how many tokens a page has.
+fn page_sizes(topology: &Topology) -> Vec<(String, u32)> {
+    let own = workers(&topology.roles).filter_map(|(role, worker)| {
+        let tokens = worker.kv_cache?.page_tokens?;
+        Some((format!("roles.{role}.kv_cache.page_tokens"), tokens))
+    });
+    let common = ("kv_cache.page_tokens".to_owned(), topology.kv_cache.page_tokens);
+    std::iter::once(common).chain(own).collect()
+}
+
 pub(super) fn pages_are_powers_of_two(topology: &Topology, problems: &mut Vec<Problem>) {
-    let tokens = topology.kv_cache.page_tokens;
-    if !tokens.is_power_of_two() {
-        let below = 1 << tokens.ilog2();
-        let message = format!("a page of {tokens} tokens: the number must be a power of two");
-        let help = format!("use {below} or {}", below * 2);
-        problems.push(Problem::new("not-power-of-two", "kv_cache.page_tokens", message, help));
+    for (at, tokens) in page_sizes(topology) {
+        if !tokens.is_power_of_two() {
+            let below = 1 << tokens.ilog2();
+            let message = format!("a page of {tokens} tokens: the number must be a power of two");
+            let help = format!("use {below} or {}", below * 2);
+            problems.push(Problem::new("not-power-of-two", &at, message, help));
+        }
     }
 }
 
@@ -128,12 +139,13 @@ pub(super) fn pages_are_powers_of_two(topology: &Topology, problems: &mut Vec<Pr
 const PAGE_TOKENS_MIN: u32 = 16;
 
 pub(super) fn pages_fill_a_kernels_tile(topology: &Topology, problems: &mut Vec<Problem>) {
-    let tokens = topology.kv_cache.page_tokens;
     let has_weights = !matches!(topology.model.source, ModelSource::Scripted(_) | ModelSource::Simulated);
-    if has_weights && tokens < PAGE_TOKENS_MIN {
-        let message = format!("a page of {tokens} tokens: models with weights need at least {PAGE_TOKENS_MIN}");
-        let help = format!("use {PAGE_TOKENS_MIN}, or another power of two up to 1024");
-        problems.push(Problem::new("page-too-small", "kv_cache.page_tokens", message, help));
+    for (at, tokens) in page_sizes(topology) {
+        if has_weights && tokens < PAGE_TOKENS_MIN {
+            let message = format!("a page of {tokens} tokens: models with weights need at least {PAGE_TOKENS_MIN}");
+            let help = format!("use {PAGE_TOKENS_MIN}, or another power of two up to 1024");
+            problems.push(Problem::new("page-too-small", &at, message, help));
+        }
     }
 }
 
@@ -190,11 +202,14 @@ pub(super) fn restart_waits_grow(topology: &Topology, problems: &mut Vec<Problem
 }
 
 pub(super) fn spans_are_not_zero(topology: &Topology, problems: &mut Vec<Problem>) {
-    let spans: [(&str, Span); 2] = [
+    let encoder = topology.roles.encoder.iter();
+    let encoder = encoder.map(|encoder| ("roles.encoder.timeout", encoder.timeout));
+    let spans: [(&str, Span); 3] = [
         ("limits.timeout", topology.limits.timeout),
+        ("limits.media.fetch_timeout", topology.limits.media.fetch_timeout),
         ("restart.window", topology.restart.window),
     ];
-    for (at, span) in spans {
+    for (at, span) in spans.into_iter().chain(encoder) {
         if span.ms == 0 {
             problems.push(Problem::new(
                 "zero-span",

@@ -66,6 +66,8 @@ pub struct Limits {
     pub timeout: Span,
     /// How long running requests may go on after the cluster was told to stop.
     pub drain: Span,
+    /// Pictures and sounds in requests.
+    pub media: MediaLimits,
 }
 
 impl Default for Limits {
@@ -75,6 +77,37 @@ impl Default for Limits {
             body_max: ByteSize::mib(8),
             timeout: Span::from_s(600),
             drain: Span::from_s(30),
+            media: MediaLimits::default(),
+        }
+    }
+}
+
+/// What is refused of pictures and sounds. Data URLs are always read; these bounds hold for them too.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MediaLimits {
+    /// Hosts that http and https addresses may name, such as `images.example.com`. None: no address is fetched.
+    pub allowed_hosts: Vec<String>,
+    /// The longest file.
+    pub bytes_max: ByteSize,
+    /// The most pixels of a picture, known from its header before it is decoded.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub pixels_max: u64,
+    /// Media of one request.
+    #[schemars(range(min = 0, max = 1024))]
+    pub count_max: u32,
+    /// How long fetching one address may take, redirects included.
+    pub fetch_timeout: Span,
+}
+
+impl Default for MediaLimits {
+    fn default() -> Self {
+        Self {
+            allowed_hosts: Vec::new(),
+            bytes_max: ByteSize::mib(20),
+            pixels_max: 40_000_000,
+            count_max: 16,
+            fetch_timeout: Span::from_s(10),
         }
     }
 }

@@ -21,9 +21,36 @@ pub struct Model {
     /// How quantized weights are multiplied.
     #[serde(default)]
     pub arithmetic: Arithmetic,
-    /// The format of the weights, where a source offers several.
+    /// The format of the weights, where a source offers several. None: the usual one.
     #[serde(default)]
     pub quantization: Option<Name>,
+    /// The format quantized weights are turned into while they are loaded. None: they stay as they are.
+    #[serde(default)]
+    pub requantize: Option<Name>,
+    /// What experts with quantized weights compute with.
+    #[serde(default)]
+    pub experts: ExpertArithmetic,
+}
+
+/// What experts with quantized weights compute with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ExpertArithmetic {
+    /// Products in the format of the weights.
+    #[default]
+    Native,
+    /// Weights are widened and multiplied with 16-bit activations, where the accelerator lacks products of their format.
+    W4a16,
+}
+
+impl ExpertArithmetic {
+    /// The word in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::W4a16 => "w4a16",
+        }
+    }
 }
 
 /// How quantized weights are multiplied.

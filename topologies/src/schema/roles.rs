@@ -5,7 +5,8 @@ use std::{fmt, net::IpAddr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{ModelSource, Name};
+use super::model::KvDtype;
+use crate::{ByteSize, ModelSource, Name, Span};
 
 /// Who does the work. A role that is not listed does not exist; `tokenizer:` with nothing after it takes all defaults.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -171,6 +172,8 @@ pub struct Worker {
     pub step_tokens: u32,
     /// Guesses tokens ahead and verifies them in one step.
     pub speculation: Option<Speculation>,
+    /// How this role keeps state, where it says so itself; prefill and decode must agree.
+    pub kv_cache: Option<WorkerKv>,
 }
 
 impl Default for Worker {
@@ -188,8 +191,20 @@ impl Default for Worker {
             waiting_max: 256,
             step_tokens: 512,
             speculation: None,
+            kv_cache: None,
         }
     }
+}
+
+/// What a role says of its own about the state it keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct WorkerKv {
+    /// Tokens of a page. None: as the file's `kv_cache` says.
+    #[schemars(range(min = 1, max = 1024))]
+    pub page_tokens: Option<u32>,
+    /// How keys and values are stored. None: as the file's `kv_cache` says.
+    pub dtype: Option<KvDtype>,
 }
 
 /// Over how many accelerators a model is spread, and along which lines.
@@ -259,9 +274,16 @@ pub struct Encoder {
     /// Where other processes reach the first replica, the next ones on the ports after it. None: allocated.
     #[schemars(range(min = 1, max = 65535))]
     pub port: Option<u16>,
-    /// Pictures waiting inside an instance; further ones are refused.
+    /// Media waiting inside an instance; further ones are refused.
     #[schemars(range(min = 0, max = 1_048_576))]
     pub waiting_max: u32,
+    /// Media encoded together.
+    #[schemars(range(min = 1, max = 1024))]
+    pub batch_max: u32,
+    /// Main memory of an instance for embeddings of media that were seen before.
+    pub cache: ByteSize,
+    /// After this a medium that is not encoded yet is given up.
+    pub timeout: Span,
     /// What happens when no encoder answers.
     pub fallback: Fallback,
 }
@@ -276,6 +298,9 @@ impl Default for Encoder {
             memory_fraction: None,
             port: None,
             waiting_max: 256,
+            batch_max: 16,
+            cache: ByteSize::mib(256),
+            timeout: Span::from_s(30),
             fallback: Fallback::Fail,
         }
     }

@@ -36,8 +36,9 @@ pub(crate) struct Arguments {
 struct Pulled<'a> {
     name: &'a str,
     path: &'a Path,
-    bytes: u64,
-    sha256: &'a str,
+    bytes: Option<u64>,
+    /// Of the one file; a folder has none.
+    sha256: Option<&'a str>,
 }
 
 pub(crate) fn run(arguments: &Arguments, environment: &Environment, out: &mut dyn Write) -> Result<(), Failure> {
@@ -48,7 +49,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment, out: &mut dy
             name: model.name.as_str(),
             path: &path,
             bytes: model.bytes,
-            sha256: model.sha256.as_str(),
+            sha256: model.sha256.as_ref().map(cluster_topologies::Sha256::as_str),
         };
         return write_json(&pulled, out);
     }

@@ -52,11 +52,3 @@ fn a_node_without_a_machine_says_what_each_machine_lacks() {
         expected!("no-machine"),
     );
 }
-
-#[test]
-fn accelerators_are_refused_not_guessed() {
-    assert_text(
-        &refusal(topology!("accelerators"), &laptop()),
-        expected!("accelerators"),
-    );
-}
