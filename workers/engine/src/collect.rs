@@ -49,6 +49,7 @@ impl Engine {
         } else {
             end
         };
+        sequence.rows.computed(sequence.computed);
         sequence.store(kv, limits);
         self.hand_out_pages(run.rank, events);
         self.hand_out_prompt(run.rank, events);

@@ -5,8 +5,9 @@ use cluster_messages::{ErrorKind, Generation, RequestError};
 use crate::{Job, JobKind, sequence::Limits};
 
 /// The first rule a job breaks, in words for the client.
-pub(crate) fn check(job: &Job, vocabulary: u32, limits: Limits) -> Result<(), RequestError> {
+pub(crate) fn check(job: &Job, vocabulary: u32, width: u32, limits: Limits) -> Result<(), RequestError> {
     check_prompt(&job.generation, vocabulary)?;
+    check_media(&job.generation, width)?;
     check_length(job, limits)?;
     check_pages(job, limits)?;
     check_tokens(&job.generation, vocabulary)?;
@@ -26,6 +27,32 @@ fn check_prompt(generation: &Generation, vocabulary: u32) -> Result<(), RequestE
         Some(token) => Err(outside("prompt", *token, vocabulary)),
         None => Ok(()),
     }
+}
+
+/// Media lie in the prompt, one after the other. Whoever wrote the prompt saw to that, so a breach is a defect; a model
+/// that cannot see or hear is the client's mistake.
+fn check_media(generation: &Generation, width: u32) -> Result<(), RequestError> {
+    if width == 0
+        && let Some(medium) = generation.media.first()
+    {
+        let message = format!("this model takes text only, but the prompt contains {}", medium.kind);
+        return Err(RequestError::invalid("messages", message));
+    }
+    let mut end = 0;
+    for (index, medium) in generation.media.iter().enumerate() {
+        let (first, tokens) = (medium.first, medium.tokens);
+        let own_end = u64::from(first) + u64::from(tokens);
+        if tokens == 0 || u64::from(first) < end || own_end > u64::from(generation.prompt_len) {
+            let prompt_len = generation.prompt_len;
+            let message = format!(
+                "medium {index} has {tokens} tokens from position {first} on; media have tokens, are sorted, and end with \
+                 the prompt of {prompt_len} tokens at the latest"
+            );
+            return Err(RequestError::new(ErrorKind::Internal, message));
+        }
+        end = own_end;
+    }
+    Ok(())
 }
 
 fn outside(param: &str, token: u32, vocabulary: u32) -> RequestError {

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use cluster_messages::{BlockHash, ErrorKind, RequestError, SamplePoint};
 
 use crate::{
-    Batch, BlockId, Config, Counters, Event, Job, JobId, KvKind, Model, ModelError, ModelInfo, Outputs, Slice, Stepped,
-    door,
+    Batch, BlockId, Config, Counters, Embedded, Event, Job, JobId, KvKind, Model, ModelError, ModelInfo, Outputs,
+    Slice, Stepped, door,
     kv::Change,
     plan::Run,
     sampler::Sampler,
@@ -68,7 +68,7 @@ impl Engine {
     /// Takes a job, or says what is wrong with it. Nothing runs before the next step.
     pub fn submit(&mut self, job: Job, now_ms: u64) -> Result<(), RequestError> {
         let limits = self.scheduler.limits;
-        door::check(&job, self.info.vocabulary, limits)?;
+        door::check(&job, self.info.vocabulary, self.info.width, limits)?;
         if self.scheduler.knows(job.id) {
             let message = format!("job {} is in the engine already", job.id.0);
             return Err(RequestError::new(ErrorKind::Internal, message));
@@ -146,8 +146,17 @@ impl Engine {
         let classes = self.info.classes.len();
         let sequences: Vec<&Sequence> = runs.iter().map(|run| self.scheduler.get(run.rank)).collect();
         let tables: Vec<&[BlockId]> = sequences.iter().flat_map(|sequence| sequence.table.classes()).collect();
+        let width = self.info.width;
+        let mut embedded: Vec<Embedded<'_>> = Vec::new();
+        let mut embedded_ends = Vec::with_capacity(runs.len());
+        for (run, sequence) in runs.iter().zip(&sequences) {
+            let end = sequence.computed + run.tokens;
+            embedded.extend(sequence.rows.within(sequence.computed, end, width));
+            embedded_ends.push(embedded.len());
+        }
         let mut slices = Vec::with_capacity(runs.len());
-        for ((run, sequence), tables) in runs.iter().zip(&sequences).zip(tables.chunks(classes)) {
+        let mut embedded_start = 0;
+        for (index, ((run, sequence), tables)) in runs.iter().zip(&sequences).zip(tables.chunks(classes)).enumerate() {
             let start = sequence.computed;
             assert!(run.tokens > 0, "a run has tokens: job {}", sequence.job.0);
             slices.push(Slice {
@@ -155,9 +164,10 @@ impl Engine {
                 tokens: &sequence.generation.tokens[start as usize..(start + run.tokens) as usize],
                 start,
                 tables,
-                embedded: &[],
+                embedded: &embedded[embedded_start..embedded_ends[index]],
                 wanted: run.wanted,
             });
+            embedded_start = embedded_ends[index];
         }
         self.outputs.clear();
         self.model.forward(&Batch { slices: &slices }, &mut self.outputs)?;

@@ -1,4 +1,7 @@
-//! Pages that come from outside: from a prefill worker for a `Decode` job, or from a lower tier for any job.
+//! What comes from outside: pages from a prefill worker for a `Decode` job, pages from a lower tier and rows of media for
+//! any job.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use cluster_messages::TokenOut;
@@ -54,6 +57,26 @@ pub enum HandoverError {
         /// How many are needed.
         reserved: u32,
     },
+    /// The prompt has no such medium.
+    #[error("the prompt has no medium {medium}")]
+    UnknownMedium {
+        /// The index named.
+        medium: u32,
+    },
+    /// A medium's rows are not as many as its placeholders, or not as wide as the model.
+    #[error("medium {medium} came with {got} numbers where {expected} were expected: {tokens} rows of {width}")]
+    MediumSize {
+        /// The medium's index.
+        medium: u32,
+        /// Numbers offered.
+        got: usize,
+        /// Numbers expected.
+        expected: usize,
+        /// The medium's placeholders.
+        tokens: u32,
+        /// The model's width.
+        width: u32,
+    },
     /// The first token is no token of this model.
     #[error("token id {token} is outside the vocabulary of {vocabulary} tokens")]
     OutsideVocabulary {
@@ -97,6 +120,25 @@ impl Engine {
                 break;
             }
             sequence.restored(kv, limits);
+        }
+        Ok(())
+    }
+
+    /// Answers `Event::Features`: for each medium, by its index, its rows `[tokens, width]`. Nothing is taken if one of them
+    /// is wrong. Rows that are not needed any more are dropped in silence: their placeholders were found meanwhile, or the
+    /// job was preempted and will ask again.
+    pub fn supply(&mut self, job: JobId, media: Vec<(u32, Arc<[f32]>)>) -> Result<(), HandoverError> {
+        let limits = self.scheduler.limits;
+        let width = self.info.width;
+        let sequence = self.scheduler.job_mut(job).ok_or(HandoverError::UnknownJob { job })?;
+        for (medium, rows) in &media {
+            check_rows(*medium, sequence.rows.tokens(*medium), rows.len(), width)?;
+        }
+        for (medium, rows) in media {
+            sequence.rows.supply(medium, rows, sequence.computed);
+        }
+        if sequence.phase == Phase::Features && sequence.rows.runnable(sequence.computed, limits) > 0 {
+            sequence.phase = Phase::Compute;
         }
         Ok(())
     }
@@ -171,6 +213,21 @@ impl Engine {
         sequence.store(kv, limits);
         Ok(())
     }
+}
+
+fn check_rows(medium: u32, tokens: Option<u32>, got: usize, width: u32) -> Result<(), HandoverError> {
+    let tokens = tokens.ok_or(HandoverError::UnknownMedium { medium })?;
+    let expected = tokens as usize * width as usize;
+    if got == expected {
+        return Ok(());
+    }
+    Err(HandoverError::MediumSize {
+        medium,
+        got,
+        expected,
+        tokens,
+        width,
+    })
 }
 
 /// Writes a page, all classes one after the other, into the blocks of each class. Nothing is written if the size is wrong.

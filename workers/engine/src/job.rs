@@ -62,6 +62,14 @@ pub enum Event {
         /// The blocks after the job's own cached prefix, in order.
         hashes: Vec<BlockHash>,
     },
+    /// A job is about to compute placeholders of these media and needs their rows: the host answers with
+    /// `Engine::supply`, in one call or several. Asked again if the job was preempted meanwhile.
+    Features {
+        /// Which.
+        job: JobId,
+        /// Indices into the generation's `media`, rising.
+        media: Vec<u32>,
+    },
     /// A page of a `Prefill` job is complete.
     Page {
         /// Which.

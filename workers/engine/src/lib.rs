@@ -9,6 +9,7 @@
 //! token ids, not text; block ids, not memory.
 #![warn(missing_docs)]
 
+mod budget;
 mod cells;
 mod collect;
 mod config;
@@ -24,6 +25,7 @@ mod plan;
 mod pool;
 mod prefix;
 mod rng;
+mod rows;
 mod sampler;
 mod scheduler;
 mod scripted;
@@ -31,6 +33,7 @@ mod sequence;
 mod simulated;
 mod simulated_media;
 
+pub use budget::blocks_for;
 pub use config::{Config, Counters, Stepped};
 pub use engine::Engine;
 pub use handover::HandoverError;

@@ -68,18 +68,17 @@ impl Room {
         }
     }
 
-    /// The next chunk of a prompt, if there is room. A sequence whose next page is computed in this step by another one
-    /// sits the step out: then it finds the page instead.
-    pub(crate) fn take(&mut self, sequence: &Sequence, limits: Limits) -> Option<Run> {
-        if next_page(sequence, limits).is_some_and(|hash| self.fresh.contains(&hash)) {
-            return None;
-        }
+    /// Whether the next page of a sequence is computed in this step by another one. Then it sits the step out, and finds
+    /// the page afterwards.
+    pub(crate) fn computes_for(&self, sequence: &Sequence, limits: Limits) -> bool {
+        next_page(sequence, limits).is_some_and(|hash| self.fresh.contains(&hash))
+    }
+
+    /// The next chunk of a prompt, of at most `most` tokens, if there is room.
+    pub(crate) fn take(&mut self, sequence: &Sequence, most: u32, limits: Limits) -> Option<Run> {
+        let left = self.tokens.min(most);
         let scores = sequence.scores_prompt();
-        let most = if scores {
-            self.prompt_rows.min(self.tokens)
-        } else {
-            self.tokens
-        };
+        let most = if scores { self.prompt_rows.min(left) } else { left };
         let tokens = chunk(sequence, most, limits);
         if tokens == 0 {
             return None;

@@ -73,6 +73,12 @@ impl Scheduler {
         self.running.get_mut(rank)
     }
 
+    /// A sequence, whether it runs or waits.
+    pub(crate) fn job_mut(&mut self, job: JobId) -> Option<&mut Sequence> {
+        let rank = self.ranks.get(&job)?;
+        self.running.get_mut(rank).or_else(|| self.waiting.get_mut(rank))
+    }
+
     pub(crate) fn get(&self, rank: Rank) -> &Sequence {
         &self.running[&rank]
     }
@@ -224,7 +230,11 @@ impl Scheduler {
                 continue;
             }
             sequence.find_more(&mut self.kv, self.limits);
-            if let Some(run) = room.take(sequence, self.limits) {
+            if room.computes_for(sequence, self.limits) {
+                continue;
+            }
+            let runnable = ask_features(sequence, self.limits, events);
+            if let Some(run) = room.take(sequence, runnable, self.limits) {
                 announce(sequence, events);
                 runs.push(run);
             }
@@ -261,6 +271,20 @@ fn announce(sequence: &mut Sequence, events: &mut Vec<Event>) {
         job: sequence.job,
         cached_tokens: sequence.cached_tokens,
     });
+}
+
+/// Asks for the rows of media that are still to be computed. Says how many tokens can run now; if none, the sequence waits.
+fn ask_features(sequence: &mut Sequence, limits: Limits, events: &mut Vec<Event>) -> u32 {
+    let media = sequence.rows.ask(sequence.computed);
+    if !media.is_empty() {
+        let job = sequence.job;
+        events.push(Event::Features { job, media });
+    }
+    let runnable = sequence.rows.runnable(sequence.computed, limits);
+    if runnable == 0 {
+        sequence.phase = Phase::Features;
+    }
+    runnable
 }
 
 /// Announces the pages a `Decode` job waits for; others compute.

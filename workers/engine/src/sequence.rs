@@ -15,6 +15,7 @@ use crate::{
     Job, JobId, JobKind, SeqId,
     history::History,
     kv::{Kv, Table},
+    rows::MediaRows,
 };
 
 /// Who goes first: higher priority, then earlier arrival. No two sequences are equal.
@@ -35,6 +36,8 @@ pub(crate) enum Phase {
     Announce,
     /// Pages from a prefill worker, then `start`.
     Receive(Arrivals),
+    /// Rows of media: all that it could compute without them is computed.
+    Features,
     /// A step that hands out its first token, which a prefill worker chose.
     Started(TokenOut),
     /// Its turn in the batch.
@@ -107,6 +110,8 @@ pub(crate) struct Sequence {
     /// Log-probabilities of the prompt so far, while they are wanted.
     pub(crate) prompt_logprobs: Option<Vec<Option<TokenLogprobs>>>,
     pub(crate) history: Option<History>,
+    /// What stands in for the placeholders of media, while it is needed.
+    pub(crate) rows: MediaRows,
     /// Whether the host heard how much was found.
     pub(crate) announced: bool,
     /// Whether a `Decode` job got its first token.
@@ -123,6 +128,7 @@ impl Sequence {
             priority: Reverse(generation.priority),
             arrival,
         };
+        let rows = MediaRows::of(&generation.media);
         let root = blocks::root(model, &generation.cache_salt);
         let (prompt, answer) = generation.tokens.split_at(generation.prompt_len as usize);
         let has_penalties = !generation.sampling.penalties.is_none();
@@ -154,6 +160,7 @@ impl Sequence {
             cached_tokens: 0,
             prompt_logprobs: scores_prompt.then(|| vec![None]),
             history,
+            rows,
             announced: false,
             started: false,
             queued_ms: now_ms,
@@ -227,6 +234,7 @@ impl Sequence {
     /// It lost its blocks; its tokens stay.
     pub(crate) fn closed(&mut self, now_ms: u64) {
         self.phase = Phase::Queued;
+        self.rows.forget();
         self.computed = 0;
         self.stored = 0;
         self.queued_ms = now_ms;

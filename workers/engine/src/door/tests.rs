@@ -32,20 +32,20 @@ fn job(tokens: Vec<u32>, change: impl FnOnce(&mut Generation)) -> Job {
 }
 
 fn refusal(tokens: Vec<u32>, change: impl FnOnce(&mut Generation)) -> RequestError {
-    check(&job(tokens, change), 10, LIMITS).unwrap_err()
+    check(&job(tokens, change), 10, 8, LIMITS).unwrap_err()
 }
 
 #[test]
 fn sound_jobs_pass() {
-    assert_eq!(check(&job(vec![1; 15], |_| {}), 10, LIMITS), Ok(()));
+    assert_eq!(check(&job(vec![1; 15], |_| {}), 10, 8, LIMITS), Ok(()));
     // Scoring alone needs no room for an answer.
     assert_eq!(
-        check(&job(vec![1; 16], |generation| generation.max_tokens = 0), 10, LIMITS),
+        check(&job(vec![1; 16], |generation| generation.max_tokens = 0), 10, 8, LIMITS),
         Ok(())
     );
     // A moved request that has filled the context ends; it is not refused.
     assert_eq!(
-        check(&job(vec![1; 16], |generation| generation.prompt_len = 9), 10, LIMITS),
+        check(&job(vec![1; 16], |generation| generation.prompt_len = 9), 10, 8, LIMITS),
         Ok(())
     );
 }
@@ -69,7 +69,10 @@ fn lengths_are_named_in_the_refusal() {
         first_page: 0,
         end_page: 4,
     };
-    assert_eq!(check(&prefill, 10, LIMITS).unwrap_err().kind, ErrorKind::ContextLength);
+    assert_eq!(
+        check(&prefill, 10, 8, LIMITS).unwrap_err().kind,
+        ErrorKind::ContextLength
+    );
 }
 
 #[test]
@@ -126,6 +129,6 @@ fn a_caller_that_contradicts_itself_is_a_defect() {
         first_page: 0,
         end_page: 3,
     };
-    let error = check(&prefill, 10, LIMITS).unwrap_err();
+    let error = check(&prefill, 10, 8, LIMITS).unwrap_err();
     assert_eq!(error.message, "pages 0..3 were asked of a prompt that has 2");
 }

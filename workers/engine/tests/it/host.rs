@@ -16,6 +16,7 @@ pub(crate) struct Answer {
     pub(crate) admitted: Option<u32>,
     pub(crate) reserved: Option<(u32, u32)>,
     pub(crate) lookup: Option<Vec<BlockHash>>,
+    pub(crate) features: Vec<Vec<u32>>,
     pub(crate) tokens: Vec<TokenOut>,
     pub(crate) prompt: Option<Vec<Option<TokenLogprobs>>>,
     pub(crate) pages: Vec<(u32, Bytes)>,
@@ -127,6 +128,7 @@ impl Host {
                 assert_eq!(self.of(job).reserved.replace((first_page, end_page)), None);
             }
             Event::Lookup { job, hashes } => self.of(job).lookup = Some(hashes),
+            Event::Features { job, media } => self.of(job).features.push(media),
             Event::Page { job, page, bytes } => self.of(job).pages.push((page, bytes)),
             Event::Prompt { job, logprobs } => assert_eq!(self.of(job).prompt.replace(logprobs), None),
             Event::Tokens { job, tokens } => self.of(job).tokens.extend(tokens),
