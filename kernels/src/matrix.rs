@@ -44,7 +44,7 @@ pub struct Matrix {
     arithmetic: Arithmetic,
     /// Multiplies every weight of NVFP4.
     scale: f32,
-    parts: Parts,
+    parts: Box<Parts>,
     packed: AlignedBytes,
 }
 
@@ -94,7 +94,7 @@ impl Matrix {
             arithmetic,
             scale: 1.0,
             packed: AlignedBytes::zeroed(rows.div_ceil(PANEL) * parts.bytes)?,
-            parts,
+            parts: Box::new(parts),
         })
     }
 

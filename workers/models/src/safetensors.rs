@@ -55,6 +55,13 @@ struct Entry {
     range: Range<usize>,
 }
 
+/// A tensor as it lies in a file, of a type that need not be a number's.
+pub(crate) struct RawTensor<'a> {
+    pub(crate) dtype: Dtype,
+    pub(crate) shape: &'a [usize],
+    pub(crate) bytes: &'a [u8],
+}
+
 #[derive(Deserialize)]
 struct Index {
     weight_map: BTreeMap<String, String>,
@@ -107,6 +114,11 @@ impl SafetensorsFolder {
         self.files.iter().map(|file| &**file)
     }
 
+    /// Whether there is such a tensor.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.tensors.contains_key(name)
+    }
+
     /// The names of all tensors.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.tensors.keys().map(String::as_str)
@@ -115,6 +127,16 @@ impl SafetensorsFolder {
     /// Bytes of all tensors.
     pub(crate) fn tensor_bytes(&self) -> u64 {
         self.tensors.values().map(|entry| entry.range.len() as u64).sum()
+    }
+
+    /// A tensor of any type.
+    pub(crate) fn raw(&self, name: &str) -> Option<RawTensor<'_>> {
+        let entry = self.tensors.get(name)?;
+        Some(RawTensor {
+            dtype: entry.dtype,
+            shape: &entry.shape,
+            bytes: &self.files[entry.file][entry.range.clone()],
+        })
     }
 
     /// A tensor that must be there, of a type that the kernels know.
