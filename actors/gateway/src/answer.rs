@@ -1,7 +1,7 @@
 //! A whole answer: the same frames as a stream's, gathered into one object.
 
 use bytes::Bytes;
-use cluster_messages::{ErrorKind, FinishReason, TextFrame, TextLogprob, Usage};
+use cluster_messages::{Channel, ErrorKind, FinishReason, TextFrame, TextLogprob, ToolHead, Usage};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -19,8 +19,29 @@ use crate::{
 #[derive(Default)]
 struct Gathered {
     text: String,
+    reasoning: String,
+    calls: Vec<ToolCall>,
     logprobs: Vec<TextLogprob>,
     reason: Option<FinishReason>,
+}
+
+impl Gathered {
+    /// Begins a call, or goes on with the last one.
+    fn call(&mut self, head: Option<ToolHead>, arguments: &str) {
+        if let Some(ToolHead { id, name }) = head {
+            self.calls.push(ToolCall {
+                id,
+                r#type: "function",
+                function: Function {
+                    name,
+                    arguments: String::new(),
+                },
+            });
+        }
+        if let Some(call) = self.calls.last_mut() {
+            call.function.arguments.push_str(arguments);
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -54,8 +75,27 @@ enum ChoiceContent {
 #[derive(Serialize)]
 struct Message {
     role: &'static str,
-    content: String,
+    /// None for a message that only calls tools.
+    content: Option<String>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reasoning_content: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<ToolCall>,
     refusal: (),
+}
+
+#[derive(Serialize)]
+struct ToolCall {
+    id: String,
+    r#type: &'static str,
+    function: Function,
+}
+
+#[derive(Serialize)]
+struct Function {
+    name: String,
+    /// A JSON object, as text.
+    arguments: String,
 }
 
 /// Waits for the end and writes the answer. With `wants_logprobs` a choice without tokens has an empty list, not `null`.
@@ -74,14 +114,30 @@ pub(crate) async fn gather(
         match frame {
             TextFrame::Admitted { .. } => {}
             TextFrame::Delta {
-                choice, text, logprobs, ..
+                choice,
+                channel,
+                text,
+                logprobs,
+                ..
             } => {
                 let choice = &mut gathered[choice as usize];
-                choice.text.push_str(&text);
+                match (channel, identity.api) {
+                    (Channel::Reasoning, Api::Chat) => choice.reasoning.push_str(&text),
+                    _ => choice.text.push_str(&text),
+                }
                 choice.logprobs.extend(logprobs);
             }
-            // The gateway asks for no tools yet.
-            TextFrame::ToolCall { .. } => {}
+            TextFrame::ToolCall {
+                choice,
+                head,
+                arguments,
+                logprobs,
+                ..
+            } => {
+                let choice = &mut gathered[choice as usize];
+                choice.call(head, &arguments);
+                choice.logprobs.extend(logprobs);
+            }
             TextFrame::Finished { choice, reason } => gathered[choice as usize].reason = Some(reason),
             TextFrame::Usage(totals) => usage = totals,
         }
@@ -111,7 +167,9 @@ fn choice(api: Api, index: usize, gathered: Gathered, wants_logprobs: bool) -> C
     let content = match api {
         Api::Chat => ChoiceContent::Message(Message {
             role: "assistant",
-            content: gathered.text,
+            content: (gathered.calls.is_empty() || !gathered.text.is_empty()).then_some(gathered.text),
+            reasoning_content: gathered.reasoning,
+            tool_calls: gathered.calls,
             refusal: (),
         }),
         Api::Completions => ChoiceContent::Text(gathered.text),

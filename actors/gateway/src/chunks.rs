@@ -4,7 +4,7 @@
 //! (figures: `benches/gateway.rs`).
 
 use bytes::{BufMut, Bytes, BytesMut};
-use cluster_messages::{FinishReason, RequestId, TextLogprob, Usage};
+use cluster_messages::{Channel, FinishReason, RequestId, TextLogprob, ToolHead, Usage};
 use serde::Serialize;
 
 use crate::{error::ApiError, logprobs, routes::Api, usage::UsageJson};
@@ -32,9 +32,6 @@ pub(crate) struct Chunks {
     api: Api,
     /// `data: {"id":…,"choices":[`
     head: Vec<u8>,
-    /// What stands before and after the text of a delta.
-    text_open: &'static str,
-    text_close: &'static str,
     /// From the end of the list of choices to the end of the event.
     tail: &'static str,
     /// Characters so far, per choice: what `text_offset` counts.
@@ -44,15 +41,9 @@ pub(crate) struct Chunks {
 
 impl Chunks {
     pub(crate) fn new(identity: &Identity<'_>, choices: u32, include_usage: bool) -> Self {
-        let (text_open, text_close) = match identity.api {
-            Api::Chat => (",\"delta\":{\"content\":", "}"),
-            Api::Completions => (",\"text\":", ""),
-        };
         Self {
             api: identity.api,
             head: head(identity),
-            text_open,
-            text_close,
             tail: if include_usage {
                 "],\"usage\":null}\n\n"
             } else {
@@ -84,14 +75,36 @@ impl Chunks {
     }
 
     /// More text of one choice. Nothing is written when there is nothing to say.
-    pub(crate) fn delta(&mut self, choice: u32, text: &str, tokens: &[TextLogprob]) {
+    pub(crate) fn delta(&mut self, choice: u32, channel: Channel, text: &str, tokens: &[TextLogprob]) {
         if text.is_empty() && tokens.is_empty() {
             return;
         }
+        let (open, close) = match (self.api, channel) {
+            (Api::Chat, Channel::Content) => (",\"delta\":{\"content\":", "}"),
+            (Api::Chat, Channel::Reasoning) => (",\"delta\":{\"reasoning_content\":", "}"),
+            (Api::Completions, _) => (",\"text\":", ""),
+        };
         self.open(choice);
-        self.put(self.text_open);
+        self.put(open);
         self.put_json(text);
-        self.put(self.text_close);
+        self.put(close);
+        self.logprobs(choice, tokens);
+    }
+
+    /// More of a call of one choice. The completions API has no calls.
+    pub(crate) fn tool_call(&mut self, choice: u32, call: &ToolCallDelta<'_>, tokens: &[TextLogprob]) {
+        if self.api == Api::Completions {
+            return;
+        }
+        self.open(choice);
+        self.put(",\"delta\":{\"tool_calls\":[");
+        self.put_json(call);
+        self.put("]}");
+        self.logprobs(choice, tokens);
+    }
+
+    /// From the log-probabilities to the end of the event.
+    fn logprobs(&mut self, choice: u32, tokens: &[TextLogprob]) {
         self.put(",\"logprobs\":");
         if tokens.is_empty() {
             self.put("null");
@@ -153,6 +166,44 @@ impl Chunks {
     fn put_json<T: Serialize + ?Sized>(&mut self, value: &T) {
         serde_json::to_writer((&mut self.buffer).writer(), value)
             .expect("a buffer takes all bytes, and our own types have string keys");
+    }
+}
+
+/// A call in a chunk: its id and name come first, its arguments with them or later.
+#[derive(Serialize)]
+pub(crate) struct ToolCallDelta<'f> {
+    index: u32,
+    #[serde(flatten)]
+    head: Option<HeadOfCall<'f>>,
+    function: FunctionDelta<'f>,
+}
+
+#[derive(Serialize)]
+struct HeadOfCall<'f> {
+    id: &'f str,
+    r#type: &'static str,
+}
+
+#[derive(Serialize)]
+struct FunctionDelta<'f> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'f str>,
+    arguments: &'f str,
+}
+
+impl<'f> ToolCallDelta<'f> {
+    pub(crate) fn new(index: u32, head: Option<&'f ToolHead>, arguments: &'f str) -> Self {
+        Self {
+            index,
+            head: head.map(|head| HeadOfCall {
+                id: &head.id,
+                r#type: "function",
+            }),
+            function: FunctionDelta {
+                name: head.map(|head| head.name.as_str()),
+                arguments,
+            },
+        }
     }
 }
 

@@ -13,7 +13,12 @@ use bytes::Bytes;
 use cluster_messages::TextFrame;
 use tokio::time::{Instant, Sleep};
 
-use crate::{account::Account, chunks::Chunks, error::ApiError, frames::Frames};
+use crate::{
+    account::Account,
+    chunks::{Chunks, ToolCallDelta},
+    error::ApiError,
+    frames::Frames,
+};
 
 /// Enough for one write; a client that reads slowly is not served from an ever larger buffer.
 const WRITE_BYTES: usize = 16 << 10;
@@ -110,10 +115,23 @@ impl EventStream {
         match frame {
             TextFrame::Admitted { .. } => {}
             TextFrame::Delta {
-                choice, text, logprobs, ..
-            } => self.chunks.delta(choice, &text, &logprobs),
-            // The gateway asks for no tools yet.
-            TextFrame::ToolCall { .. } => {}
+                choice,
+                channel,
+                text,
+                logprobs,
+                ..
+            } => self.chunks.delta(choice, channel, &text, &logprobs),
+            TextFrame::ToolCall {
+                choice,
+                index,
+                head,
+                arguments,
+                logprobs,
+                ..
+            } => {
+                let call = ToolCallDelta::new(index, head.as_ref(), &arguments);
+                self.chunks.tool_call(choice, &call, &logprobs);
+            }
             TextFrame::Finished { choice, reason } => self.chunks.finish(choice, reason),
             TextFrame::Usage(usage) if self.include_usage => self.chunks.usage(&usage),
             TextFrame::Usage(_) => {}

@@ -8,6 +8,7 @@ mod draft;
 mod inert;
 mod prompt;
 mod sampling;
+mod tools;
 
 use cluster_messages::{ErrorKind, Header, TextRequest};
 
@@ -68,6 +69,10 @@ const FIELDS: &[(&str, On, Reader)] = &[
     ("echo", On::Completions, prompt::echo),
     ("best_of", On::Completions, prompt::best_of),
     ("suffix", On::Completions, prompt::suffix),
+    ("tools", On::Chat, tools::tools),
+    ("tool_choice", On::Chat, tools::tool_choice),
+    ("parallel_tool_calls", On::Chat, tools::parallel_tool_calls),
+    ("reasoning_effort", On::Chat, tools::reasoning_effort),
     ("chat_template_kwargs", On::Chat, conversation::template_args),
     ("continue_final_message", On::Chat, conversation::continue_final),
     ("add_generation_prompt", On::Chat, conversation::add_generation_prompt),
@@ -81,17 +86,13 @@ const FIELDS: &[(&str, On, Reader)] = &[
     ("metadata", On::Both, inert::metadata),
     // Not served yet: only the value that asks for nothing is accepted.
     ("response_format", On::Both, inert::response_format),
-    ("tools", On::Chat, inert::empty_list),
     ("functions", On::Chat, inert::empty_list),
-    ("tool_choice", On::Chat, inert::tool_choice),
-    ("function_call", On::Chat, inert::tool_choice),
-    ("parallel_tool_calls", On::Chat, inert::only_true),
+    ("function_call", On::Chat, inert::function_call),
     ("modalities", On::Chat, inert::modalities),
     ("service_tier", On::Both, inert::service_tier),
     ("store", On::Both, inert::only_false),
     ("audio", On::Chat, inert::refused),
     ("prediction", On::Chat, inert::refused),
-    ("reasoning_effort", On::Chat, inert::refused),
     ("verbosity", On::Chat, inert::refused),
     ("web_search_options", On::Chat, inert::refused),
     ("guided_json", On::Both, inert::refused),

@@ -21,6 +21,8 @@ pub(crate) struct Frames {
     patience: Patience,
     /// Per choice: whether it ended.
     finished: Vec<bool>,
+    /// Per choice: how many calls have begun.
+    calls: Vec<u32>,
     is_over: bool,
 }
 
@@ -30,6 +32,7 @@ impl Frames {
             stream,
             patience,
             finished: vec![false; choices as usize],
+            calls: vec![0; choices as usize],
             is_over: false,
         }
     }
@@ -56,7 +59,13 @@ impl Frames {
     fn check(&mut self, frame: TextFrame) -> Result<TextFrame, ApiError> {
         match &frame {
             TextFrame::Admitted { .. } => {}
-            TextFrame::Delta { choice, .. } | TextFrame::ToolCall { choice, .. } => self.check_open(*choice)?,
+            TextFrame::Delta { choice, .. } => self.check_open(*choice)?,
+            TextFrame::ToolCall {
+                choice, index, head, ..
+            } => {
+                self.check_open(*choice)?;
+                self.check_call(*choice, *index, head.is_some())?;
+            }
             TextFrame::Finished { choice, .. } => {
                 self.check_open(*choice)?;
                 self.finished[*choice as usize] = true;
@@ -67,6 +76,16 @@ impl Frames {
             TextFrame::Usage(_) => {}
         }
         Ok(frame)
+    }
+
+    /// Calls come one after the other, and each begins with its head.
+    fn check_call(&mut self, choice: u32, index: u32, begins: bool) -> Result<(), ApiError> {
+        let calls = &mut self.calls[choice as usize];
+        *calls += u32::from(begins);
+        if index.checked_add(1) == Some(*calls) {
+            return Ok(());
+        }
+        Err(fault(ErrorKind::Internal, "the calls of a choice came out of order"))
     }
 
     fn check_open(&self, choice: u32) -> Result<(), ApiError> {

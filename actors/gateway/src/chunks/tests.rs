@@ -21,8 +21,8 @@ fn written(chunks: &mut Chunks) -> String {
 fn a_chat_stream_is_exact() {
     let mut chunks = chunks(Api::Chat, false);
     chunks.begin();
-    chunks.delta(1, "a\"\n\u{2028}", &[]);
-    chunks.delta(1, "", &[]);
+    chunks.delta(1, Channel::Content, "a\"\n\u{2028}", &[]);
+    chunks.delta(1, Channel::Content, "", &[]);
     chunks.finish(1, FinishReason::Length);
     chunks.done();
     let head = r#"data: {"id":"chatcmpl-000000000000000000000000000000ab","object":"chat.completion.chunk","created":7,"model":"org/ti\"ny","choices":[{"index":"#;
@@ -45,7 +45,7 @@ fn a_chat_stream_is_exact() {
 fn a_completions_stream_with_usage_is_exact() {
     let mut chunks = chunks(Api::Completions, true);
     chunks.begin();
-    chunks.delta(0, "x", &[]);
+    chunks.delta(0, Channel::Content, "x", &[]);
     chunks.finish(0, FinishReason::Stop);
     chunks.usage(&Usage {
         prompt_tokens: 3,
@@ -67,6 +67,39 @@ fn a_completions_stream_with_usage_is_exact() {
 }
 
 #[test]
+fn reasoning_and_calls_have_deltas_of_their_own() {
+    let mut chunks = chunks(Api::Chat, false);
+    chunks.delta(0, Channel::Reasoning, "hm", &[]);
+    let head = ToolHead {
+        id: "call_1".into(),
+        name: "f".into(),
+    };
+    chunks.tool_call(0, &ToolCallDelta::new(0, Some(&head), "{\"a\":"), &[]);
+    chunks.tool_call(0, &ToolCallDelta::new(0, None, "1}"), &[]);
+    chunks.finish(0, FinishReason::ToolCalls);
+    let text = written(&mut chunks);
+    let deltas: Vec<_> = text
+        .split_terminator("\n\n")
+        .map(|event| event.split_once("\"choices\":[").unwrap().1)
+        .collect();
+    let nothing = ",\"logprobs\":null,\"finish_reason\":null}]}";
+    assert_eq!(
+        deltas,
+        [
+            format!("{{\"index\":0,\"delta\":{{\"reasoning_content\":\"hm\"}}{nothing}"),
+            format!(
+                "{{\"index\":0,\"delta\":{{\"tool_calls\":[{{\"index\":0,\"id\":\"call_1\",\"type\":\"function\",\
+                 \"function\":{{\"name\":\"f\",\"arguments\":\"{{\\\"a\\\":\"}}}}]}}{nothing}"
+            ),
+            format!(
+                "{{\"index\":0,\"delta\":{{\"tool_calls\":[{{\"index\":0,\"function\":{{\"arguments\":\"1}}\"}}}}]}}{nothing}"
+            ),
+            "{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"tool_calls\"}]}".to_owned(),
+        ]
+    );
+}
+
+#[test]
 fn an_error_is_an_event_of_its_own() {
     let mut chunks = chunks(Api::Chat, false);
     chunks.error(&RequestError::new(ErrorKind::Lost, "gone\n").into());
@@ -85,8 +118,8 @@ fn every_event_parses_and_text_offsets_run_on() {
         logprob: Some(-0.5),
         top: vec![],
     };
-    chunks.delta(0, "ab", &[token(b"ab")]);
-    chunks.delta(0, "c", &[token(b"c")]);
+    chunks.delta(0, Channel::Content, "ab", &[token(b"ab")]);
+    chunks.delta(0, Channel::Content, "c", &[token(b"c")]);
     let text = written(&mut chunks);
     let offsets: Vec<_> = text
         .split("\n\n")

@@ -30,6 +30,8 @@ pub(crate) struct Draft<'l> {
     pub(super) best_of: Option<u32>,
     pub(super) echo: bool,
     pub(super) generation_prompt: Option<bool>,
+    pub(super) tool_choice: ToolChoice,
+    pub(super) parallel_tool_calls: bool,
     model: Option<String>,
     stream: bool,
     include_usage: Option<bool>,
@@ -60,6 +62,8 @@ impl<'l> Draft<'l> {
             best_of: None,
             echo: false,
             generation_prompt: None,
+            tool_choice: ToolChoice::default(),
+            parallel_tool_calls: true,
             model: None,
             stream: false,
             include_usage: None,
@@ -99,6 +103,7 @@ impl<'l> Draft<'l> {
         }
         self.check_choices()?;
         self.check_stream_options()?;
+        super::tools::finish(&mut self.chat, &self.tool_choice)?;
         let logprobs = self.logprobs()?;
         // Without a seed of its own a request draws by its id: fresh each time, and the same wherever it is moved.
         self.sampling.seed = self.seed.unwrap_or(header.request.0 as u64);
@@ -114,8 +119,8 @@ impl<'l> Draft<'l> {
                 stop: std::mem::take(&mut self.stop),
                 stop_token_ids: std::mem::take(&mut self.stop_token_ids),
                 ignore_eos: self.ignore_eos,
-                tool_choice: ToolChoice::default(),
-                parallel_tool_calls: true,
+                tool_choice: std::mem::take(&mut self.tool_choice),
+                parallel_tool_calls: self.parallel_tool_calls,
                 choices: self.choices,
                 logprobs,
                 echo: self.echo,

@@ -53,13 +53,6 @@ pub(super) fn empty_list(_draft: &mut Draft<'_>, node: Node<'_>) -> Outcome {
     Err(node.wrong(LEAVE_OUT))
 }
 
-pub(super) fn only_true(_draft: &mut Draft<'_>, node: Node<'_>) -> Outcome {
-    if node.boolean()? {
-        return Ok(());
-    }
-    Err(node.wrong(LEAVE_OUT))
-}
-
 pub(super) fn only_false(_draft: &mut Draft<'_>, node: Node<'_>) -> Outcome {
     if node.boolean()? {
         return Err(node.wrong("true is not supported: answers are not stored; leave it out"));
@@ -67,8 +60,8 @@ pub(super) fn only_false(_draft: &mut Draft<'_>, node: Node<'_>) -> Outcome {
     Ok(())
 }
 
-/// Without tools, `none` and `auto` ask for the same.
-pub(super) fn tool_choice(_draft: &mut Draft<'_>, node: Node<'_>) -> Outcome {
+/// The old name of `tool_choice`. Without `functions`, `none` and `auto` ask for the same.
+pub(super) fn function_call(_draft: &mut Draft<'_>, node: Node<'_>) -> Outcome {
     one_of(node, &["none", "auto"])
 }
 

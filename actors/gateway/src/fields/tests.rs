@@ -1,4 +1,7 @@
-use cluster_messages::{ChatMessage, Content, Deadline, JsonText, Part, Penalties, RequestId, TextInput, TraceContext};
+use cluster_messages::{
+    ChatMessage, ChatPrompt, Content, Deadline, JsonText, Part, Penalties, RequestId, TextInput, ToolChoice,
+    TraceContext,
+};
 
 use super::*;
 
@@ -184,13 +187,12 @@ fn fields_that_need_each_other_are_checked_together() {
 fn what_is_not_served_is_refused_unless_it_asks_for_nothing() {
     for (field, value) in [
         ("response_format", r#"{"type":"json_object"}"#),
-        ("tools", r#"[{"type":"function"}]"#),
-        ("tool_choice", r#""required""#),
-        ("parallel_tool_calls", "false"),
+        ("tool_choice", r#""any""#),
+        ("tool_choice", r#"{"type":"allowed_tools"}"#),
+        ("functions", r#"[{"name":"f"}]"#),
         ("modalities", r#"["text","audio"]"#),
         ("service_tier", r#""flex""#),
         ("store", "true"),
-        ("reasoning_effort", r#""low""#),
         ("guided_json", "{}"),
         ("prediction", "{}"),
     ] {
@@ -199,6 +201,91 @@ fn what_is_not_served_is_refused_unless_it_asks_for_nothing() {
     let harmless = r#","response_format":{"type":"text"},"tools":[],"tool_choice":"auto","parallel_tool_calls":true,
         "modalities":["text"],"service_tier":"auto","store":false"#;
     assert!(chat(harmless).unwrap().ignored.is_empty());
+}
+
+const TOOLS: &str = r#","tools":[{"type":"function","function":{"name":"f.g","description":"d <&>","strict":true,
+    "parameters":{"type":"object","properties":{"z":{"maximum":1.50},"a":{}}}}},
+    {"type":"function","function":{"name":"h","description":null,"strict":false}}]"#;
+
+fn chat_of(call: &Call) -> &ChatPrompt {
+    match &call.text.input {
+        TextInput::Chat(chat) => chat,
+        other => panic!("{other:?} is not a chat"),
+    }
+}
+
+#[test]
+fn tools_are_passed_on_as_they_are() {
+    let call = chat(TOOLS).unwrap();
+    let tools = chat_of(&call).tools.clone().unwrap().0;
+    let expected = r#"[{"type":"function","function":{"name":"f.g","description":"d <&>","strict":true,"#;
+    assert!(tools.starts_with(expected), "{tools}");
+    assert!(
+        tools.contains(r#""properties":{"z":{"maximum":1.5},"a":{}}"#),
+        "{tools}"
+    );
+    assert_eq!(
+        call.ignored,
+        ["tools[0].function.strict"],
+        "nothing keeps the model to a schema"
+    );
+    assert_eq!(
+        (call.text.tool_choice, call.text.parallel_tool_calls),
+        (ToolChoice::Auto, true)
+    );
+}
+
+#[test]
+fn the_choice_of_tools_is_read_in_all_its_forms() {
+    let choice = |value: &str| chat(&format!(r#"{TOOLS},"tool_choice":{value},"parallel_tool_calls":false"#)).unwrap();
+    assert!(!choice(r#""auto""#).text.parallel_tool_calls);
+    assert_eq!(choice(r#""required""#).text.tool_choice, ToolChoice::Required);
+    let named = choice(r#"{"type":"function","function":{"name":"h"}}"#);
+    assert_eq!(named.text.tool_choice, ToolChoice::Named("h".into()));
+    assert!(chat_of(&named).tools.is_some());
+    let none = choice(r#""none""#);
+    assert_eq!(
+        (none.text.tool_choice.clone(), &chat_of(&none).tools),
+        (ToolChoice::None, &None)
+    );
+}
+
+#[test]
+fn wrong_tools_are_refused_by_their_place() {
+    let tools = |tools: &str| chat(&format!(r#","tools":{tools}"#));
+    refused(tools("{}"), "tools", "must be a list");
+    refused(tools("[1]"), "tools[0]", "type");
+    refused(tools(r#"[{"type":"web_search"}]"#), "tools[0]", "supported");
+    refused(tools(r#"[{"type":"function"}]"#), "tools[0]", "no function");
+    refused(
+        tools(r#"[{"type":"function","function":{}}]"#),
+        "tools[0].function",
+        "no name",
+    );
+    for name in [r#""""#, r#""a b""#, r#""a\"b""#, "\"ä\"", "1", "null"] {
+        let body = format!(r#"[{{"type":"function","function":{{"name":{name}}}}}]"#);
+        refused(tools(&body), "tools[0].function.name", "must be");
+    }
+    let twice = r#"[{"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"f"}}]"#;
+    refused(tools(twice), "tools", "declared twice");
+    let parameters = r#"[{"type":"function","function":{"name":"f","parameters":"{}"}}]"#;
+    refused(tools(parameters), "tools[0].function.parameters", "must be an object");
+    refused(chat(r#","tool_choice":"required""#), "tool_choice", "send tools");
+    let named = r#","tool_choice":{"type":"function","function":{"name":"f"}}"#;
+    refused(chat(named), "tool_choice", "send tools");
+    refused(
+        chat(r#","tool_choice":{"type":"function","function":{"name":1}}"#),
+        "tool_choice.function.name",
+        "must be a string",
+    );
+}
+
+#[test]
+fn the_level_of_reasoning_is_the_models_to_judge() {
+    let call = chat(r#","reasoning_effort":"minimal""#).unwrap();
+    assert_eq!(chat_of(&call).reasoning_effort.as_deref(), Some("minimal"));
+    assert_eq!(chat_of(&chat("").unwrap()).reasoning_effort, None);
+    refused(chat(r#","reasoning_effort":1"#), "reasoning_effort", "must be a string");
 }
 
 #[test]

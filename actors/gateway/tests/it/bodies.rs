@@ -3,7 +3,7 @@
 use cluster_gateway::{Limits, Settings};
 use cluster_messages::{Channel, ErrorKind, FinishReason, RequestError, TextFrame, TextLogprob};
 
-use crate::harness::{Fake, Server, admitted, delta, finished, post, short_answer, usage};
+use crate::harness::{Fake, Server, admitted, calling_answer, delta, finished, post, short_answer, usage};
 
 const CHAT: &str = "/v1/chat/completions";
 
@@ -28,6 +28,24 @@ async fn a_whole_chat_answer_has_every_member() {
         },
     });
     assert_eq!(answer.json(), expected);
+}
+
+#[tokio::test]
+async fn thoughts_and_calls_have_members_of_their_own() {
+    let server = Server::of(calling_answer()).await;
+    let answer = server.chat(r#","n":2"#).await.json();
+    let call = |id: &str, arguments: &str| serde_json::json!({"id": id, "type": "function", "function": {"name": "f", "arguments": arguments}});
+    let expected = serde_json::json!({
+        "role": "assistant", "content": null, "reasoning_content": "hm, two",
+        "tool_calls": [call("call_a", "{\"x\":1}"), call("call_b", "{}")], "refusal": null,
+    });
+    assert_eq!(answer["choices"][0]["message"], expected);
+    assert_eq!(answer["choices"][0]["finish_reason"], "tool_calls");
+    let cut_in_thought = serde_json::json!({
+        "role": "assistant", "content": "", "reasoning_content": "h", "refusal": null,
+    });
+    assert_eq!(answer["choices"][1]["message"], cut_in_thought);
+    assert_eq!(answer["choices"][1]["finish_reason"], "length");
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use std::{
 
 use async_trait::async_trait;
 use cluster_gateway::{Drained, Environment, Frontend, Gateway, ModelCard, Readiness, Settings, TextStream, serve};
-use cluster_messages::{Channel, FinishReason, RequestError, RequestId, TextFrame, TextRequest, Usage};
+use cluster_messages::{Channel, FinishReason, RequestError, RequestId, TextFrame, TextRequest, ToolHead, Usage};
 use cluster_telemetry::Metrics;
 use futures::{Stream, StreamExt, stream};
 use tokio::{
@@ -160,6 +160,46 @@ pub(crate) fn short_answer() -> Vec<Item> {
         delta(0, "one ", 1),
         delta(0, "two", 2),
         finished(0, FinishReason::Stop),
+        usage(),
+    ]
+}
+
+pub(crate) fn thought(choice: u32, text: &str, tokens: u32) -> Item {
+    Ok(TextFrame::Delta {
+        channel: Channel::Reasoning,
+        choice,
+        text: text.into(),
+        logprobs: vec![],
+        tokens,
+    })
+}
+
+pub(crate) fn call(choice: u32, index: u32, id: Option<&str>, arguments: &str, tokens: u32) -> Item {
+    Ok(TextFrame::ToolCall {
+        choice,
+        index,
+        head: id.map(|id| ToolHead {
+            id: id.into(),
+            name: "f".into(),
+        }),
+        arguments: arguments.into(),
+        logprobs: vec![],
+        tokens,
+    })
+}
+
+/// Two choices: one thinks and calls twice, one is cut while it thinks.
+pub(crate) fn calling_answer() -> Vec<Item> {
+    vec![
+        admitted(),
+        thought(0, "hm, ", 1),
+        thought(1, "h", 1),
+        thought(0, "two", 2),
+        call(0, 0, Some("call_a"), "{\"x\":", 6),
+        call(0, 0, None, "1}", 7),
+        finished(1, FinishReason::Length),
+        call(0, 1, Some("call_b"), "{}", 9),
+        finished(0, FinishReason::ToolCalls),
         usage(),
     ]
 }

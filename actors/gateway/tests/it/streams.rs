@@ -2,7 +2,7 @@
 
 use cluster_messages::{ErrorKind, FinishReason, RequestError};
 
-use crate::harness::{Item, Server, admitted, delta, finished, short_answer, usage};
+use crate::harness::{Item, Server, admitted, call, calling_answer, delta, finished, short_answer, usage};
 
 fn lost() -> Item {
     Err(RequestError::new(ErrorKind::Lost, "the instance is gone"))
@@ -144,5 +144,50 @@ async fn streams_that_break_the_protocol_end_as_failures() {
         assert_eq!(last["error"]["code"], code);
         assert!(!answer.body.contains("[DONE]"));
         assert!(server.chat("").await.status >= 500);
+    }
+}
+
+#[tokio::test]
+async fn thoughts_and_calls_stream_as_deltas_that_join_to_the_whole() {
+    let server = Server::of(calling_answer()).await;
+    let whole = server.chat(r#","n":2"#).await.json();
+    let chunks = server.chat(r#","n":2,"stream":true"#).await.chunks();
+    let (mut thought, mut calls, mut reasons) = (String::new(), Vec::<serde_json::Value>::new(), Vec::new());
+    for part in chunks
+        .iter()
+        .map(|chunk| &chunk["choices"][0])
+        .filter(|part| part["index"] == 0)
+    {
+        thought.push_str(part["delta"]["reasoning_content"].as_str().unwrap_or_default());
+        reasons.extend(part["finish_reason"].as_str());
+        for delta in part["delta"]["tool_calls"].as_array().into_iter().flatten() {
+            let index = delta["index"].as_u64().unwrap() as usize;
+            if index == calls.len() {
+                let mut begun = delta.clone();
+                begun.as_object_mut().unwrap().remove("index");
+                calls.push(begun);
+                continue;
+            }
+            assert!(delta["id"].is_null(), "{delta}");
+            let more = delta["function"]["arguments"].as_str().unwrap();
+            let arguments = &mut calls[index]["function"]["arguments"];
+            *arguments = format!("{}{more}", arguments.as_str().unwrap()).into();
+        }
+    }
+    let message = &whole["choices"][0]["message"];
+    assert_eq!(message["reasoning_content"], thought);
+    assert_eq!(message["tool_calls"], serde_json::Value::from(calls));
+    assert_eq!(reasons, ["tool_calls"]);
+}
+
+#[tokio::test]
+async fn calls_out_of_order_are_a_defect_that_the_client_hears_of() {
+    for wrong in [call(0, 1, Some("call_a"), "{}", 1), call(0, 0, None, "{}", 1)] {
+        let server = Server::of(vec![admitted(), wrong, finished(0, FinishReason::ToolCalls), usage()]).await;
+        let answer = server.chat("").await;
+        assert_eq!(
+            (answer.status, answer.error("code").as_deref()),
+            (500, Some("internal_error"))
+        );
     }
 }
