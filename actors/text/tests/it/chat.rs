@@ -1,7 +1,7 @@
 //! Whole conversations to ids, compared with what the `transformers` library gives for the same files.
 
-use cluster_messages::{ChatPrompt, Content, ErrorKind, JsonText, Part};
-use cluster_text::{JsonFiles, Tokenizer, TokenizerSource};
+use cluster_messages::{ChatPrompt, Content, ErrorKind, JsonText, Part, RequestError};
+use cluster_text::{JsonFiles, Template, Tokenizer, TokenizerSource};
 
 use crate::fixtures::{cases, chat_prompt, llama, message, muse, muse_files, prompt, user};
 
@@ -41,6 +41,60 @@ fn what_a_template_refuses_is_the_clients_error() {
         (error.message.as_str(), error.param.as_deref()),
         (said, Some("messages"))
     );
+}
+
+#[test]
+fn the_level_of_reasoning_reaches_the_template() {
+    let tokenizer = muse();
+    let ask = |effort: Option<&str>, args: &str| {
+        let chat = ChatPrompt {
+            reasoning_effort: effort.map(str::to_owned),
+            template_args: Some(JsonText(args.to_owned())),
+            ..prompt(vec![user("x")])
+        };
+        let rendered = tokenizer.template().unwrap().render(&chat, 0)?;
+        let text = rendered.text().into_owned();
+        let (_, behind) = text.split_once("Reasoning strength: ").unwrap();
+        Ok::<_, RequestError>(behind.split_once('.').unwrap().0.to_owned())
+    };
+    for level in ["low", "medium", "high", "xhigh"] {
+        assert_eq!(ask(Some(level), "{}").unwrap(), level);
+        assert_eq!(
+            ask(None, &format!(r#"{{"reasoning_effort": "{level}"}}"#)).unwrap(),
+            level
+        );
+    }
+    assert_eq!(ask(None, "{}").unwrap(), "xhigh", "what the template does without it");
+    assert_eq!(ask(Some("low"), r#"{"reasoning_effort": null}"#).unwrap(), "low");
+    for (effort, args) in [
+        ("minimal", "{}"),
+        ("none", "{}"),
+        ("", "{}"),
+        ("low", r#"{"reasoning_effort": "high"}"#),
+    ] {
+        let error = ask(Some(effort), args).unwrap_err();
+        assert_eq!(
+            (error.kind, error.param.as_deref()),
+            (ErrorKind::Invalid, Some("reasoning_effort"))
+        );
+    }
+}
+
+#[test]
+fn a_template_may_call_the_level_otherwise_or_not_know_it() {
+    let ask = |template: &str| {
+        let chat = ChatPrompt {
+            reasoning_effort: Some("high".to_owned()),
+            ..prompt(vec![user("x")])
+        };
+        let template = Template::new(template, &[], &[]).unwrap();
+        template.render(&chat, 0).map(|prompt| prompt.text().into_owned())
+    };
+    let sibling = "{% set level = reasoning_strength if reasoning_strength is defined else 'low' %}{{ level }}";
+    assert_eq!(ask(sibling).unwrap(), "high");
+    let error = ask("{{ messages[0].content }}").unwrap_err();
+    assert_eq!(error.param.as_deref(), Some("reasoning_effort"));
+    assert!(error.message.contains("leave reasoning_effort out"), "{error}");
 }
 
 #[test]
