@@ -22,7 +22,7 @@ use crate::{
     protocol::{GenerateProtocol, PrefillProtocol},
     service::admit,
     tokenizer::context_of,
-    worker::{WorkerParts, WorkerRole},
+    worker::{MediaPrompt, WorkerParts, WorkerRole},
 };
 
 mod relay;
@@ -65,7 +65,12 @@ impl WorkerRole for Decode {
         };
         let closed = || failure::closed(&*self.parts.life.host.fabric.clock, header.deadline);
         let stopped = sink.stopped();
-        let mut relay = Relay::new(&self.parts, job, sink, phase, header.deadline);
+        let media = generation.media.clone();
+        let prompt = MediaPrompt {
+            media: &media,
+            header: &header,
+        };
+        let mut relay = Relay::new(&self.parts, job, sink, phase, prompt);
         if prefill.is_none() {
             relay = relay.computing_the_prompt();
         }

@@ -57,6 +57,10 @@ enum Command {
         job: JobId,
         pages: Vec<Bytes>,
     },
+    Supply {
+        job: JobId,
+        media: Vec<(u32, Arc<[f32]>)>,
+    },
     Snapshot,
 }
 
@@ -242,6 +246,11 @@ impl RunningJob {
         self.send(Command::Provide { job: self.id, pages })
     }
 
+    /// Hands over the rows of media that were asked for, by their index.
+    pub(crate) fn supply(&self, media: Vec<(u32, Arc<[f32]>)>) -> Result<(), RequestError> {
+        self.send(Command::Supply { job: self.id, media })
+    }
+
     fn send(&self, command: Command) -> Result<(), RequestError> {
         self.commands.send(command).map_err(|_| lost())
     }
@@ -258,7 +267,7 @@ fn lost() -> RequestError {
     failure::lost("the worker of this request ended")
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "panic without a text".into())
@@ -364,6 +373,10 @@ impl Driver {
                 let outcome = self.engine.provide(job, pages).map_err(|error| error.to_string());
                 self.fail_on_error(job, outcome);
             }
+            Command::Supply { job, media } => {
+                let outcome = self.engine.supply(job, media).map_err(|error| error.to_string());
+                self.fail_on_error(job, outcome);
+            }
             Command::Snapshot => self.snapshot_due = true,
         }
     }
@@ -436,6 +449,7 @@ fn job_of(event: &Event) -> Option<JobId> {
         Event::Admitted { job, .. }
         | Event::Reserved { job, .. }
         | Event::Lookup { job, .. }
+        | Event::Features { job, .. }
         | Event::Page { job, .. }
         | Event::Prompt { job, .. }
         | Event::Tokens { job, .. }

@@ -1,9 +1,10 @@
 //! The role actors, their supervisor, and the thread that drives an engine.
 //!
 //! ```text
-//!  Supervisor ──starts, restarts──▶ tokenizer · router · prefill · decode · cache     (one file per role)
+//!  Supervisor ──starts, restarts──▶ tokenizer · router · encoder · prefill · decode · cache     (one file per role)
 //!       └── Board: what everybody may see of them
-//!  ClusterFrontend ─text─▶ tokenizer ─tokens─▶ decode ─▶ prefill                       (streams of the fabric)
+//!  ClusterFrontend ─text─▶ tokenizer ─media──▶ encoder ◀─fetch─┐                          (streams of the fabric)
+//!                                   └─tokens─▶ decode ─▶ prefill ┘
 //! ```
 //! An actor is the door and the owner of a role's life; the work of each request is a task of its own behind it, and the
 //! arithmetic is on the engine's thread. This crate knows one request and its peers; it does not know machines, files or tensors.
@@ -11,10 +12,14 @@
 
 mod cache;
 mod decode;
+mod encoder;
 mod engine_host;
 mod failure;
+mod feature_store;
 mod frontend;
 mod host;
+mod media;
+mod media_engine;
 mod page_store;
 mod peers;
 mod prefill;
@@ -25,16 +30,19 @@ mod service;
 mod status;
 mod subjects;
 mod supervisor;
+mod tasks;
 mod tokenizer;
 mod worker;
 
 pub use cache::CacheSpec;
 pub use decode::Decode;
+pub use encoder::EncoderSpec;
 pub use frontend::ClusterFrontend;
 pub use host::Host;
+pub use media::{EncoderSettings, Measured, MediaDecode, MediaMeasure, MediaPolicy, OwnedMedium};
 pub use peers::Peers;
 pub use prefill::Prefiller;
-pub use protocol::{GenerateProtocol, PrefillProtocol, TextProtocol};
+pub use protocol::{EncodeFrame, EncodeProtocol, FeaturesProtocol, GenerateProtocol, PrefillProtocol, TextProtocol};
 pub use restart::Policy as RestartPolicy;
 pub use router::RouterSpec;
 pub use status::{Board, Exit, Instance, State};

@@ -15,16 +15,17 @@ use bytes::Bytes;
 use cluster_fabric::{
     Addr, Change, Fabric,
     clock::before,
-    protocol::{CallContext, CallError, Protocol},
+    protocol::{Accepts, CallContext, CallError, Protocol},
+    wire::Wire,
 };
 use cluster_messages::{
-    Deadline, ErrorKind, Fetch, InstanceRef, Registration, RequestError, Role, Route, RouteDecision, Store,
+    Deadline, ErrorKind, Fetch, Header, InstanceRef, Registration, RequestError, Role, Route, RouteDecision, Store,
 };
 use tokio::{sync::watch, task::AbortHandle};
 
 use crate::{
     cache::CacheMessage,
-    router::{Choose, Part, Release, RouterMessage},
+    router::{Choose, ChooseEncoders, Part, Release, RouterMessage},
 };
 
 /// How long a request waits for a router that is being restarted.
@@ -110,18 +111,45 @@ impl Peers {
         before(&**clock, clock.deadline_in(within), gone).await.is_ok()
     }
 
-    /// Asks a router. One that is just being restarted is waited for: asking twice does no harm.
+    /// Asks a router who serves a request.
     pub(crate) async fn route(&self, route: Route) -> Result<(RouteDecision, Routed), RequestError> {
+        let header = route.header.clone();
+        let choose = |ticket| Choose {
+            route: route.clone(),
+            ticket,
+        };
+        self.ask_router(&header, choose).await
+    }
+
+    /// Asks a router who encodes the media of a request; nobody when no encoder can.
+    pub(crate) async fn route_encoders(&self, route: Route) -> Result<(Vec<InstanceRef>, Routed), RequestError> {
+        let header = route.header.clone();
+        let choose = |ticket| ChooseEncoders {
+            route: route.clone(),
+            ticket,
+        };
+        self.ask_router(&header, choose).await
+    }
+
+    /// A router that is just being restarted is waited for: asking twice does no harm.
+    async fn ask_router<Q: Wire>(
+        &self,
+        header: &Header,
+        question: impl Fn(u64) -> Q,
+    ) -> Result<(<RouterMessage as Accepts<Q>>::Reply, Routed), RequestError>
+    where
+        RouterMessage: Accepts<Q>,
+    {
         let clock = &self.fabric.clock;
-        let patience = clock.deadline_in(ROUTER_PATIENCE).min(route.header.deadline);
+        let patience = clock.deadline_in(ROUTER_PATIENCE).min(header.deadline);
         loop {
             let error = match self.addr::<RouterMessage>(Role::Router) {
                 None => no_router("no router is registered"),
-                Some(router) => match self.choose(router, &route, patience).await {
+                Some(router) => match self.choose(router, &question, header, patience).await {
                     Ok(routing) => return Ok(routing),
                     Err(CallError::App(refusal)) => return Err(refusal),
                     // The request itself may still have time; it is the router that does not answer.
-                    Err(error @ CallError::Deadline) if patience < route.header.deadline => no_router(error),
+                    Err(error @ CallError::Deadline) if patience < header.deadline => no_router(error),
                     Err(error) => error.into(),
                 },
             };
@@ -132,28 +160,28 @@ impl Peers {
         }
     }
 
-    async fn choose(
+    async fn choose<Q: Wire>(
         &self,
         router: Addr<RouterMessage>,
-        route: &Route,
+        question: impl Fn(u64) -> Q,
+        header: &Header,
         deadline: Deadline,
-    ) -> Result<(RouteDecision, Routed), CallError> {
+    ) -> Result<(<RouterMessage as Accepts<Q>>::Reply, Routed), CallError>
+    where
+        RouterMessage: Accepts<Q>,
+    {
         let routed = Routed {
             ticket: self.fabric.entropy.next_u64(),
             router: router.clone(),
             fabric: self.fabric.clone(),
             is_counted: true,
         };
-        let choose = Choose {
-            route: route.clone(),
-            ticket: routed.ticket,
-        };
         let context = CallContext {
             deadline,
-            trace: route.header.trace.clone(),
+            trace: header.trace.clone(),
         };
         // Whoever gives up during the call drops `routed`: what the router has counted by then is given back.
-        match router.call(choose, context).await {
+        match router.call(question(routed.ticket), context).await {
             Ok(decision) => Ok((decision, routed)),
             Err(error) => {
                 routed.unless_refused(&error);
@@ -236,6 +264,16 @@ impl Routed {
     /// The prompt is computed: its prefill instance is free of this request.
     pub(crate) fn prefill_is_done(&self) {
         self.release(Part::Prefill);
+    }
+
+    /// The media are encoded: the encoders are free of this request.
+    pub(crate) fn encoders_are_done(&self) {
+        self.release(Part::Encoders);
+    }
+
+    /// The workers will be chosen again.
+    pub(crate) fn workers_are_not_wanted(&self) {
+        self.release(Part::Workers);
     }
 
     /// A router that refused counts nothing.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cluster_engine::{Event, JobKind};
 use cluster_fabric::{Request, Sink};
-use cluster_messages::{Deadline, Header, Prefill, PrefillFrame, RequestError, TokenOut};
+use cluster_messages::{Header, Prefill, PrefillFrame, RequestError, TokenOut};
 use cluster_telemetry::{
     names::{attributes, spans},
     set_parent,
@@ -18,7 +18,7 @@ use crate::{
     failure::{self, Phase},
     protocol::PrefillProtocol,
     service::admit,
-    worker::{WorkerParts, WorkerRole},
+    worker::{MediaPrompt, WorkerParts, WorkerRole},
 };
 
 /// The scores of the prompt, and the end: nothing else is sent.
@@ -37,6 +37,7 @@ impl WorkerRole for Prefiller {
     async fn serve(self: Arc<Self>, request: Request<PrefillProtocol>) {
         let Request { header, open, respond } = request;
         let phase = Phase::new(self.span(&header, open.generation.tokens.len()));
+        let media = open.generation.media.clone();
         let ((job, pusher), sink) = match admit(respond, FRAMES_MAX, self.begin(open)).await {
             Ok(admitted) => admitted,
             Err(error) => return phase.end::<()>(&Err(error)),
@@ -47,7 +48,10 @@ impl WorkerRole for Prefiller {
             job,
             sink,
             span: phase.span(),
-            deadline: header.deadline,
+            prompt: MediaPrompt {
+                media: &media,
+                header: &header,
+            },
         };
         let result = tokio::select! {
             result = run.run_to_end(pusher) => result,
@@ -98,7 +102,7 @@ struct Run<'a> {
     job: RunningJob,
     sink: Sink<PrefillFrame>,
     span: &'a Span,
-    deadline: Deadline,
+    prompt: MediaPrompt<'a>,
 }
 
 impl Run<'_> {
@@ -109,6 +113,10 @@ impl Run<'_> {
                 Event::Page { page, bytes, .. } => pusher.push(page, bytes).await?,
                 Event::Prompt { logprobs, .. } => self.send(PrefillFrame::Prompt(logprobs)).await?,
                 Event::Lookup { hashes, .. } => self.parts.look_up(&self.job, hashes).await?,
+                Event::Features { media, .. } => {
+                    let features = &self.parts.features;
+                    features.supply(&self.job, &media, &self.prompt, self.span).await?;
+                }
                 Event::Prefilled {
                     first, cached_tokens, ..
                 } => return self.done(pusher, first, cached_tokens).await,
@@ -143,6 +151,6 @@ impl Run<'_> {
     }
 
     fn closed(&self) -> RequestError {
-        failure::closed(&*self.parts.life.host.fabric.clock, self.deadline)
+        failure::closed(&*self.parts.life.host.fabric.clock, self.prompt.header.deadline)
     }
 }

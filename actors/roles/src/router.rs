@@ -3,8 +3,10 @@
 
 use async_trait::async_trait;
 use cluster_fabric::{Call, Change, Registered as Reachable, Subscription, Wire, protocol, wire};
-use cluster_messages::{ActorPath, Deadline, InstanceRef, KvEvent, LoadReport, RequestError, Route, RouteDecision};
-use cluster_routing::{Applied, Index, Policy, PolicyState, Refusal, View, choose};
+use cluster_messages::{
+    ActorPath, Candidate, Deadline, InstanceRef, KvEvent, LoadReport, RequestError, Route, RouteDecision,
+};
+use cluster_routing::{Applied, Encoders, Index, Policy, PolicyState, Refusal, View, choose, choose_encoders};
 use cluster_telemetry::{
     names::{attributes, spans},
     set_parent,
@@ -13,7 +15,7 @@ use futures::{Stream, StreamExt, stream};
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
 use serde::{Deserialize, Serialize};
 use tokio::{sync::oneshot, task::JoinSet};
-use tracing::field::Empty;
+use tracing::{Span, field::Empty};
 
 use crate::{
     failure,
@@ -35,6 +37,13 @@ pub(crate) struct Choose {
     pub(crate) ticket: u64,
 }
 
+/// Asks who encodes a route's media, and nothing else: those chosen before did not.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct ChooseEncoders {
+    pub(crate) route: Route,
+    pub(crate) ticket: u64,
+}
+
 /// The work of a decision is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Release {
@@ -47,6 +56,10 @@ pub(crate) struct Release {
 pub(crate) enum Part {
     /// The prompt is computed; the answer is not.
     Prefill,
+    /// The media are encoded.
+    Encoders,
+    /// Decode and prefill will be chosen again, when the media are encoded.
+    Workers,
     /// All.
     All,
 }
@@ -56,6 +69,8 @@ protocol! {
     pub(crate) enum RouterMessage = "router" {
         /// Who serves this request?
         Choose(Choose) -> RouteDecision,
+        /// Who encodes its media? As many as there are media, or none when nobody can.
+        ChooseEncoders(ChooseEncoders) -> Vec<InstanceRef>,
         /// It is over.
         Release(Release) -> (),
     }
@@ -157,6 +172,7 @@ impl Actor for RouterActor {
         let host = &self.life.host;
         match message {
             RouterMessage::Choose(call) => state.answer(host, self.life.instance, call),
+            RouterMessage::ChooseEncoders(call) => state.answer_encoders(self.life.instance, call),
             RouterMessage::Release(call) => state.release(call.request),
             RouterMessage::Load(batch) => {
                 for report in &batch.events {
@@ -197,32 +213,34 @@ impl RouterState {
         }
     }
 
+    fn answer_encoders(&mut self, instance: InstanceRef, call: Call<ChooseEncoders, Vec<InstanceRef>>) {
+        let ChooseEncoders { route, ticket } = call.request;
+        let span = self.span(&route, instance);
+        let Encoders { chosen, candidates } = choose_encoders(&route, &self.view);
+        note_candidates(&span, &candidates);
+        note_encoders(&span, &chosen);
+        self.view.begin_encoding(ticket, &route, &chosen);
+        call.reply.send(chosen);
+    }
+
     fn release(&mut self, release: Release) {
         match release.part {
             Part::Prefill => self.view.end_prefill(release.ticket),
+            Part::Encoders => self.view.end_encoders(release.ticket),
+            Part::Workers => self.view.end_workers(release.ticket),
             Part::All => self.view.end(release.ticket),
         }
     }
 
     /// Chooses, and leaves everything that was considered in the trace.
     fn choose_traced(&mut self, route: &Route, instance: InstanceRef) -> Result<RouteDecision, RequestError> {
-        let span = tracing::info_span!(
-            spans::ROUTER_CHOOSE,
-            instance = %instance.path,
-            { attributes::POLICY } = self.policy.name(),
-            { attributes::CANDIDATES } = Empty,
-            { attributes::CHOSEN_DECODE } = Empty,
-            { attributes::CHOSEN_PREFILL } = Empty,
-            { attributes::ERROR_TYPE } = Empty,
-        );
-        set_parent(&span, &route.header.trace.traceparent);
+        let span = self.span(route, instance);
         let chosen = choose(route, &self.view, &self.index, self.policy, &mut self.memory);
         let candidates = match &chosen {
             Ok(decision) => &decision.candidates,
             Err(refusal) => &refusal.candidates,
         };
-        let json = serde_json::to_string(candidates).expect("candidates are plain numbers and texts");
-        span.record(attributes::CANDIDATES, json);
+        note_candidates(&span, candidates);
         let chosen = chosen.map_err(|Refusal { error, .. }| error);
         failure::note(&span, &chosen);
         let decision = chosen?;
@@ -230,7 +248,35 @@ impl RouterState {
         if let Some(prefill) = decision.prefill {
             span.record(attributes::CHOSEN_PREFILL, prefill.path.to_string());
         }
+        note_encoders(&span, &decision.encoders);
         Ok(decision)
+    }
+
+    fn span(&self, route: &Route, instance: InstanceRef) -> Span {
+        let span = tracing::info_span!(
+            spans::ROUTER_CHOOSE,
+            instance = %instance.path,
+            { attributes::POLICY } = self.policy.name(),
+            { attributes::CANDIDATES } = Empty,
+            { attributes::CHOSEN_DECODE } = Empty,
+            { attributes::CHOSEN_PREFILL } = Empty,
+            { attributes::CHOSEN_ENCODERS } = Empty,
+            { attributes::ERROR_TYPE } = Empty,
+        );
+        set_parent(&span, &route.header.trace.traceparent);
+        span
+    }
+}
+
+fn note_candidates(span: &Span, candidates: &[Candidate]) {
+    let json = serde_json::to_string(candidates).expect("candidates are plain numbers and texts");
+    span.record(attributes::CANDIDATES, json);
+}
+
+fn note_encoders(span: &Span, encoders: &[InstanceRef]) {
+    if !encoders.is_empty() {
+        let paths: Vec<_> = encoders.iter().map(|encoder| encoder.path.to_string()).collect();
+        span.record(attributes::CHOSEN_ENCODERS, paths.join(","));
     }
 }
 

@@ -23,6 +23,7 @@ use self::{
 use crate::{
     failure::{self, Phase},
     host::{Host, Registered},
+    media::MediaPolicy,
     protocol::TextProtocol,
     service::{Service, admit},
     supervisor::{Life, RoleSpec, spawn_linked},
@@ -31,6 +32,7 @@ use crate::{
 mod attempt;
 mod choice;
 mod choice_run;
+mod encoding;
 mod prepare;
 #[cfg(test)]
 mod tests;
@@ -50,6 +52,8 @@ pub struct TokenizerSpec {
     pub requests_max: u32,
     /// The served model.
     pub model: Arc<TextModel>,
+    /// Where media are encoded.
+    pub media: MediaPolicy,
 }
 
 #[async_trait]
@@ -63,6 +67,7 @@ impl RoleSpec for TokenizerSpec {
             host: life.host.clone(),
             life: life.clone(),
             model: self.model.clone(),
+            media: self.media,
         });
         let arguments = (shared, self.requests_max);
         spawn_linked(TokenizerActor, arguments, life.supervisor).await
@@ -74,6 +79,7 @@ pub(crate) struct Shared {
     pub(crate) host: Host,
     pub(crate) life: Life,
     pub(crate) model: Arc<TextModel>,
+    pub(crate) media: MediaPolicy,
 }
 
 struct TokenizerActor;
@@ -146,6 +152,7 @@ async fn prepare(shared: &Shared, header: &Header, request: TextRequest) -> Resu
         spans::TOKENIZER_ENCODE,
         instance = %shared.life.instance.path,
         { attributes::INPUT_TOKENS } = Empty,
+        { attributes::MEDIA } = Empty,
         { attributes::ERROR_TYPE } = Empty,
     );
     set_parent(&span, &header.trace.traceparent);
@@ -153,6 +160,9 @@ async fn prepare(shared: &Shared, header: &Header, request: TextRequest) -> Resu
     failure::note(&span, &prepared);
     if let Ok(prepared) = &prepared {
         span.record(attributes::INPUT_TOKENS, prepared.prompt.len());
+        if !prepared.media.is_empty() {
+            span.record(attributes::MEDIA, prepared.media.len());
+        }
     }
     prepared
 }

@@ -12,21 +12,26 @@ use cluster_messages::{
     RequestError, Role, Store,
 };
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
-use tokio::{sync::mpsc, task::AbortHandle};
+use tokio::sync::mpsc;
 
-use self::shown::Shown;
+use self::{features::FeatureSource, shown::Shown};
 use crate::{
-    engine_host::{EngineHandle, EngineOutputs, RunningJob},
+    engine_host::{EngineHandle, EngineOutputs, EngineReport, RunningJob},
     host::{Host, Registered},
+    media::EncoderSettings,
+    media_engine::{MediaEngine, MediaEngineOwner},
     peers::Peers,
     service::Service,
     status::Exit,
     subjects,
     supervisor::{Life, RoleSpec, spawn_linked},
+    tasks::Tasks,
 };
 
+mod features;
 mod shown;
 
+pub(crate) use features::MediaPrompt;
 pub(crate) use shown::show_nothing;
 
 /// Load is reported this often, and at once when asked: a router that hears nothing for a few of these suspects the instance.
@@ -51,6 +56,8 @@ pub struct WorkerSettings {
     pub needs: Vec<Vec<Role>>,
     /// Builds the model, at each start again.
     pub factory: ModelFactory,
+    /// How it encodes media itself; none: an encoder must have done it.
+    pub encoder: Option<EncoderSettings>,
 }
 
 /// What the two kinds of worker do with a request.
@@ -70,6 +77,7 @@ pub struct WorkerParts {
     pub(crate) life: Life,
     pub(crate) engine: EngineHandle,
     pub(crate) tier: Option<Tier>,
+    pub(crate) features: FeatureSource,
 }
 
 impl WorkerParts {
@@ -161,17 +169,6 @@ pub(crate) struct Worker {
     _tasks: Tasks,
 }
 
-/// Tasks that end with their owner.
-struct Tasks(Vec<AbortHandle>);
-
-impl Drop for Tasks {
-    fn drop(&mut self) {
-        for task in &self.0 {
-            task.abort();
-        }
-    }
-}
-
 impl Worker {
     /// Builds the model, starts the engine and everything around it, opens the door, and last of all registers: nobody is
     /// sent to a closed door.
@@ -194,16 +191,21 @@ impl Worker {
             peers: host.peers.clone(),
             layout,
         });
+        let (local, local_owner) = start_encoder(life, settings).await?.unzip();
         let role = R::new(WorkerParts {
             life: life.clone(),
             engine: engine.clone(),
             tier: tier.clone(),
+            features: FeatureSource::new(life, engine.info().width, local),
         })?;
         let role = Arc::new(role);
         let credits = Credits::new(settings.requests_max(), RETRY_AFTER_MS);
         let handler = move |request| role.clone().serve(request);
         let service = Service::start::<R::Protocol, _, _>(&host.fabric.streams, instance, credits, handler)?;
-        let tasks = Tasks::start(life, &engine, outputs, tier, myself.clone());
+        let mut tasks = start_tasks(life, &engine, outputs, tier, myself.clone());
+        if let Some(owner) = local_owner {
+            tasks.spawn(watch_encoder(owner, myself.clone()));
+        }
         let registered = host.register(settings.registration(life, &engine)).await?;
         engine.request_snapshot();
         Ok(Self {
@@ -237,34 +239,55 @@ impl WorkerSettings {
     }
 }
 
-impl Tasks {
-    fn start(
-        life: &Life,
-        engine: &EngineHandle,
-        outputs: EngineOutputs,
-        tier: Option<Tier>,
-        actor: ActorRef<WorkerMessage>,
-    ) -> Self {
-        let EngineOutputs {
-            changes,
-            evicted,
-            ended,
-        } = outputs;
-        let watch_end = async move {
-            if let Ok(reason) = ended.await {
-                // A stopped actor no longer cares.
-                let _gone = actor.cast(WorkerMessage::EngineEnded(reason));
-            }
-        };
-        let mut tasks = vec![
-            tokio::spawn(watch_end).abort_handle(),
-            tokio::spawn(publish_changes(life.clone(), changes)).abort_handle(),
-            tokio::spawn(report_load(life.clone(), engine.clone())).abort_handle(),
-            tokio::spawn(answer_snapshots(life.clone(), engine.clone())).abort_handle(),
-        ];
-        tasks.extend(tier.map(|tier| tokio::spawn(tier.keep(evicted)).abort_handle()));
-        Self(tasks)
+async fn start_encoder(
+    life: &Life,
+    settings: &WorkerSettings,
+) -> Result<Option<(MediaEngine, MediaEngineOwner)>, String> {
+    let Some(encoder) = &settings.encoder else {
+        return Ok(None);
+    };
+    let started = MediaEngine::start(encoder, life.host.fabric.clock.clone()).await;
+    started.map(Some).map_err(|error| error.to_string())
+}
+
+/// Keeps the encoder as long as the worker lives, and ends the worker with it.
+async fn watch_encoder(mut owner: MediaEngineOwner, actor: ActorRef<WorkerMessage>) {
+    if let Some(reason) = owner.ended().await {
+        // A stopped actor no longer cares.
+        let _gone = actor.cast(WorkerMessage::EngineEnded(reason));
     }
+    std::future::pending::<()>().await;
+}
+
+/// What goes on beside the requests.
+fn start_tasks(
+    life: &Life,
+    engine: &EngineHandle,
+    outputs: EngineOutputs,
+    tier: Option<Tier>,
+    actor: ActorRef<WorkerMessage>,
+) -> Tasks {
+    let EngineOutputs {
+        changes,
+        evicted,
+        ended,
+    } = outputs;
+    let watch_end = async move {
+        if let Ok(reason) = ended.await {
+            // A stopped actor no longer cares.
+            let _gone = actor.cast(WorkerMessage::EngineEnded(reason));
+        }
+    };
+    let mut tasks = Tasks::default();
+    tasks.spawn(watch_end);
+    tasks.spawn(publish_changes(life.clone(), changes));
+    let reporter = engine.clone();
+    tasks.spawn(report_load(life.clone(), move || reporter.report()));
+    tasks.spawn(answer_snapshots(life.clone(), engine.clone()));
+    if let Some(tier) = tier {
+        tasks.spawn(tier.keep(evicted));
+    }
+    tasks
 }
 
 /// Numbers the engine's changes and publishes them.
@@ -309,12 +332,12 @@ fn split(change: KvEventKind) -> Vec<KvEventKind> {
 }
 
 /// Once a second: how busy, and how many steps. A report is a heartbeat; its `steps` tell a frozen engine from an idle one.
-async fn report_load(life: Life, engine: EngineHandle) {
+pub(crate) async fn report_load(life: Life, report: impl Fn() -> EngineReport) {
     let subject = subjects::load(&life.host, life.instance);
     let mut shown = Shown::new(&life);
     let mut seq = 0;
     loop {
-        let report = engine.report();
+        let report = report();
         seq += 1;
         shown.show(&life, report);
         publish(

@@ -12,6 +12,8 @@ pub mod spans {
     pub const ROUTER_CHOOSE: &str = "router.choose";
     /// Media to embeddings.
     pub const ENCODER_ENCODE: &str = "encoder.encode";
+    /// Embeddings on their way to whoever computes the prompt, or made there.
+    pub const FEATURES_FETCH: &str = "features.fetch";
     /// The prompt's pages.
     pub const PREFILL_RUN: &str = "prefill.run";
     /// Pages from one instance to another.
@@ -68,6 +70,16 @@ pub mod attributes {
     pub const CHOSEN_DECODE: &str = "router.decode";
     /// The prefill instance that was chosen.
     pub const CHOSEN_PREFILL: &str = "router.prefill";
+    /// The encoders that were chosen, one for each picture or sound.
+    pub const CHOSEN_ENCODERS: &str = "router.encoders";
+    /// Pictures and sounds of the prompt.
+    pub const MEDIA: &str = "media.count";
+    /// Rows of embeddings.
+    pub const MEDIA_ROWS: &str = "media.rows";
+    /// Bytes of embeddings moved.
+    pub const MEDIA_BYTES: &str = "media.bytes";
+    /// Whether the embeddings were there already, or on their way for somebody else.
+    pub const MEDIA_CACHED: &str = "media.cached";
     /// Pages moved.
     pub const KV_PAGES: &str = "kv.pages";
     /// Bytes moved.

@@ -6,7 +6,7 @@ use cluster_engine::Config;
 use cluster_messages::Role;
 use cluster_plan::{Instance, Plan, Settings, WorkerSettings as Planned};
 use cluster_roles::{
-    CacheSpec, DecodeSpec, PrefillSpec, RoleSpec, RouterSpec, TextModel, TokenizerSpec, WorkerSettings,
+    CacheSpec, DecodeSpec, MediaPolicy, PrefillSpec, RoleSpec, RouterSpec, TextModel, TokenizerSpec, WorkerSettings,
 };
 use cluster_routing::Policy;
 use cluster_topologies::schema::Policy as Declared;
@@ -34,6 +34,7 @@ fn of_instance(
             path,
             requests_max: plan.limits.requests_max,
             model: text.clone(),
+            media: MediaPolicy::default(),
         }),
         Settings::Router { policy } => Arc::new(RouterSpec {
             path,
@@ -51,6 +52,7 @@ fn of_instance(
                 folds: instance.folds.clone(),
                 needs: instance.needs.clone(),
                 factory: model.of_threads(instance.threads),
+                encoder: None,
             };
             match path.role {
                 Role::Prefill => Arc::new(PrefillSpec::new(path, settings)),

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use cluster_engine::Event;
 use cluster_fabric::Sink;
-use cluster_messages::{Deadline, GenerateFrame, RequestError};
+use cluster_messages::{GenerateFrame, RequestError};
 use cluster_telemetry::names::{attributes, spans};
 use tracing::{Span, field::Empty};
 
@@ -12,7 +12,7 @@ use crate::{
     engine_host::RunningJob,
     failure::{self, Phase},
     tokenizer::context_of,
-    worker::WorkerParts,
+    worker::{MediaPrompt, WorkerParts},
 };
 
 pub(super) struct Relay<'a> {
@@ -20,7 +20,7 @@ pub(super) struct Relay<'a> {
     job: RunningJob,
     sink: Sink<GenerateFrame>,
     phase: Phase,
-    deadline: Deadline,
+    prompt_media: MediaPrompt<'a>,
     /// The prompt's part of the run while it is computed here.
     prompt: Option<Span>,
     tokens_sent: usize,
@@ -40,14 +40,14 @@ impl<'a> Relay<'a> {
         job: RunningJob,
         sink: Sink<GenerateFrame>,
         phase: Phase,
-        deadline: Deadline,
+        prompt_media: MediaPrompt<'a>,
     ) -> Self {
         Self {
             parts,
             job,
             sink,
             phase,
-            deadline,
+            prompt_media,
             prompt: None,
             tokens_sent: 0,
         }
@@ -152,6 +152,11 @@ impl<'a> Relay<'a> {
                 }
                 self.started(cached_tokens).await
             }
+            Event::Features { media, .. } => {
+                let span = self.prompt.as_ref().unwrap_or_else(|| self.span());
+                let features = &self.parts.features;
+                features.supply(&self.job, &media, &self.prompt_media, span).await
+            }
             Event::Lookup { hashes, .. } => self.parts.look_up(&self.job, hashes).await,
             // Dealt with where they may come; elsewhere they mean that the engine and this role disagree.
             Event::Reserved { .. }
@@ -176,6 +181,6 @@ impl<'a> Relay<'a> {
 
     async fn send(&mut self, frame: GenerateFrame) -> Result<(), RequestError> {
         let sent = self.sink.send(frame).await;
-        sent.map_err(|_| failure::closed(&*self.parts.life.host.fabric.clock, self.deadline))
+        sent.map_err(|_| failure::closed(&*self.parts.life.host.fabric.clock, self.prompt_media.header.deadline))
     }
 }

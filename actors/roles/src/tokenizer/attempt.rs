@@ -1,13 +1,17 @@
-//! One try to have a choice generated: ask the router, open a stream there. Knows when another try makes sense.
+//! One try to have a choice generated: ask the router, have the media encoded, open a stream there. Knows when another try makes sense.
 
 use std::time::Duration;
 
-use cluster_fabric::Stream;
+use cluster_fabric::{
+    Stream,
+    clock::{Elapsed, before},
+};
 use cluster_messages::{
-    ErrorKind, Generate, GenerateFrame, Header, InstanceRef, RequestError, Route, RouteDecision, TraceContext,
+    ErrorKind, Generate, GenerateFrame, Header, InstanceRef, MediumSource, RequestError, Route, RouteDecision,
+    TraceContext,
 };
 
-use super::{Shared, prepare::Prepared};
+use super::{Shared, encoding::encode_all, prepare::Prepared};
 use crate::{peers::Routed, protocol::GenerateProtocol};
 
 #[cfg(test)]
@@ -18,6 +22,8 @@ mod tests;
 const LIVES_MAX: u32 = 3;
 /// How long a request that lost its instance waits for another one to appear or to have room. A worker's restart takes less.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// How long chosen workers keep a place for a request whose media are being encoded.
+const WORKERS_WAIT_MAX: Duration = Duration::from_millis(250);
 /// Between two looks for another instance.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -73,6 +79,8 @@ pub(crate) struct Tries {
     fault: Option<RequestError>,
     /// The first door that had no room.
     full: Option<RequestError>,
+    /// Where each of the media is; empty until they are encoded.
+    sources: Vec<MediumSource>,
     /// Since when nobody has had room for it, in milliseconds of the cluster clock.
     crowded_since: Option<u64>,
 }
@@ -94,8 +102,8 @@ impl Tries {
         is_another
     }
 
-    /// `by` failed while they worked. Which of them is not known: a decode instance passes on what its prefill instance
-    /// died of.
+    /// `by` failed while they worked. Unless the error says so, which of them is not known: a decode instance passes on what
+    /// its prefill instance died of.
     fn broke_off(
         &mut self,
         by: [Option<InstanceRef>; 2],
@@ -106,8 +114,13 @@ impl Tries {
         if has_progressed {
             (self.lives, self.crowded_since) = (0, None);
         }
-        self.avoid.extend(by.into_iter().flatten());
+        match error.culprit {
+            Some(culprit) => self.avoid.push(culprit),
+            None => self.avoid.extend(by.into_iter().flatten()),
+        }
         self.fault = Some(error.clone());
+        // Tickets are renewed: an encoder that still has the embeddings finds them, another one makes them.
+        self.sources.clear();
         if error.kind == ErrorKind::Overloaded {
             // A prefill instance had no room for what a decode instance had taken.
             let since = *self.crowded_since.get_or_insert(now_ms);
@@ -159,26 +172,69 @@ impl Tries {
                     self.unrouted(error, clock.remaining(patience).is_zero())?;
                     clock.sleep(LOOK_AGAIN).await;
                 }
-                Ok((decision, routed)) => match self.open_at(errand, reached, &decision).await {
-                    Err(error) => self.refused(decision.decode, error)?,
-                    Ok(stream) => {
-                        return Ok(Attempt {
-                            stream,
-                            decode: decision.decode,
-                            prefill: decision.prefill,
-                            run: TraceContext::default(),
-                            routed,
-                        });
+                Ok((decision, routed)) => {
+                    let Some(routed) = self.encode(errand, &decision, routed).await? else {
+                        continue;
+                    };
+                    match self.open_at(errand, reached, &decision).await {
+                        Err(error) => self.refused(decision.decode, error)?,
+                        Ok(stream) => {
+                            return Ok(Attempt {
+                                stream,
+                                decode: decision.decode,
+                                prefill: decision.prefill,
+                                run: TraceContext::default(),
+                                routed,
+                            });
+                        }
                     }
-                },
+                }
             }
         }
     }
 
+    /// Whether the media are to be encoded before a worker is asked.
+    fn wants_encoding(&self, errand: Errand<'_>) -> bool {
+        errand.shared.media.apart && self.sources.len() < errand.prepared.media.len()
+    }
+
+    /// Has the media encoded, unless they are. None when that took so long that the workers have to be chosen again: their
+    /// places were given back meanwhile.
+    async fn encode(
+        &mut self,
+        errand: Errand<'_>,
+        decision: &RouteDecision,
+        routed: Routed,
+    ) -> Result<Option<Routed>, RequestError> {
+        if !self.wants_encoding(errand) {
+            return Ok(Some(routed));
+        }
+        let clock = &errand.shared.host.fabric.clock;
+        let mut encoding = std::pin::pin!(encode_all(errand, &decision.encoders, &self.avoid));
+        let quickly = before(&**clock, clock.deadline_in(WORKERS_WAIT_MAX), &mut encoding).await;
+        let (sources, routed) = match quickly {
+            Ok(sources) => {
+                routed.encoders_are_done();
+                (sources?, Some(routed))
+            }
+            Err(Elapsed) => {
+                routed.workers_are_not_wanted();
+                (encoding.await?, None)
+            }
+        };
+        self.sources = sources;
+        Ok(routed)
+    }
+
     async fn route(&self, errand: Errand<'_>) -> Result<(RouteDecision, Routed), RequestError> {
         let prepared = errand.prepared;
+        let to_encode = if self.wants_encoding(errand) {
+            &prepared.media[..]
+        } else {
+            &[]
+        };
         let query = Route {
-            media: Vec::new(),
+            media: to_encode.iter().map(|medium| medium.digest).collect(),
             header: errand.header.clone(),
             blocks: prepared.blocks.clone(),
             prompt_tokens: prepared.prompt.len() as u32,
@@ -194,9 +250,13 @@ impl Tries {
         decision: &RouteDecision,
     ) -> Result<Stream<GenerateFrame>, RequestError> {
         let header = errand.header.clone();
+        let mut generation = errand.prepared.generation(errand.index, reached);
+        for (medium, source) in generation.media.iter_mut().zip(&self.sources) {
+            medium.source = source.clone();
+        }
         let generate = Generate {
             header: header.clone(),
-            generation: errand.prepared.generation(errand.index, reached),
+            generation,
             prefill: decision.prefill,
             attempt: self.moves,
             moved_from: self.moved_from.clone(),

@@ -1,12 +1,15 @@
 //! A validated text request → token ids and limits, or the reason why not. Pure; nothing is reserved before it agrees.
 
+use std::sync::Arc;
+
 use cluster_messages::{
-    BlockHash, ChatMessage, Content, ErrorKind, Fingerprint, FinishReason, Generation, JsonText, Part, RequestError,
-    Sampling, TextInput, TextRequest, blocks,
+    BlockHash, ChatMessage, ChatPrompt, Content, ErrorKind, Fingerprint, FinishReason, Generation, JsonText, MediaFile,
+    Medium, MediumSource, Part, RequestError, Sampling, TextInput, TextRequest, blocks,
 };
-use cluster_text::{AnswerFormat, Tokenizer};
+use cluster_text::{AnswerFormat, MediumPlace, Tokenizer};
 
 use super::attempt::Reached;
+use crate::media::{Measured, MediaMeasure};
 
 /// A model as the tokenizer sees it.
 pub struct TextModel {
@@ -18,6 +21,8 @@ pub struct TextModel {
     pub fingerprint: Fingerprint,
     /// Tokens of a KV block.
     pub block_tokens: u32,
+    /// Looks at pictures and sounds; none where they are not taken.
+    pub media: Option<Arc<dyn MediaMeasure>>,
 }
 
 /// A request that fits the model.
@@ -25,6 +30,8 @@ pub struct TextModel {
 pub(crate) struct Prepared {
     pub(crate) request: TextRequest,
     pub(crate) prompt: Vec<u32>,
+    /// The media of the prompt, as files.
+    pub(crate) media: Vec<Medium>,
     pub(crate) stop_tokens: Vec<u32>,
     pub(crate) max_tokens: u32,
     pub(crate) blocks: Vec<BlockHash>,
@@ -42,7 +49,7 @@ impl TextModel {
             TextInput::Chat(chat) => self.tokenizer.answer_format(chat, &request.tool_choice)?,
             TextInput::Text(_) | TextInput::Tokens(_) => AnswerFormat::plain(),
         };
-        let mut prompt = self.encode(&request.input, now_s)?;
+        let (mut prompt, media) = self.encode(&request.input, now_s)?;
         prompt.extend_from_slice(format.opening());
         let field = match &request.input {
             TextInput::Chat(_) => "messages",
@@ -54,10 +61,11 @@ impl TextModel {
             stop_tokens.extend_from_slice(self.tokenizer.eos_ids());
         }
         let root = blocks::root(self.fingerprint, &request.cache_salt);
-        let blocks = blocks::chain(root, &prompt, &[], self.block_tokens as usize);
+        let blocks = blocks::chain(root, &prompt, &media, self.block_tokens as usize);
         Ok(Prepared {
             request,
             prompt,
+            media,
             stop_tokens,
             max_tokens,
             blocks,
@@ -77,13 +85,13 @@ impl TextModel {
         Ok(())
     }
 
-    fn encode(&self, input: &TextInput, now_s: u64) -> Result<Vec<u32>, RequestError> {
-        let prompt = match input {
-            TextInput::Chat(chat) => self.tokenizer.encode_chat(chat, now_s)?,
-            TextInput::Text(text) => self.tokenizer.encode_completion(text),
+    fn encode(&self, input: &TextInput, now_s: u64) -> Result<(Vec<u32>, Vec<Medium>), RequestError> {
+        let (prompt, media) = match input {
+            TextInput::Chat(chat) => self.encode_chat(chat, now_s)?,
+            TextInput::Text(text) => (self.tokenizer.encode_completion(text), Vec::new()),
             TextInput::Tokens(tokens) => {
                 self.check_ids("prompt", tokens.iter().copied())?;
-                tokens.clone()
+                (tokens.clone(), Vec::new())
             }
         };
         if prompt.is_empty() {
@@ -92,7 +100,36 @@ impl TextModel {
                 "the prompt is empty: send at least one token",
             ));
         }
-        Ok(prompt)
+        Ok((prompt, media))
+    }
+
+    /// A conversation with room for each of its media.
+    fn encode_chat(&self, chat: &ChatPrompt, now_s: u64) -> Result<(Vec<u32>, Vec<Medium>), RequestError> {
+        let files = files_of(chat);
+        let measured = files.iter().map(|(place, file)| self.measure(place, file));
+        let measured = measured.collect::<Result<Vec<_>, _>>()?;
+        let counts: Vec<u32> = measured.iter().map(|medium| medium.tokens).collect();
+        let (prompt, places) = self.tokenizer.encode_chat_media(chat, &counts, now_s)?;
+        let medium = |(((_, file), measured), place): ((&(String, &MediaFile), &Measured), MediumPlace)| Medium {
+            kind: place.kind,
+            digest: measured.digest,
+            first: place.first,
+            tokens: place.tokens,
+            source: MediumSource::File((*file).clone()),
+        };
+        let media = files.iter().zip(&measured).zip(places).map(medium).collect();
+        Ok((prompt, media))
+    }
+
+    fn measure(&self, place: &str, file: &MediaFile) -> Result<Measured, RequestError> {
+        let Some(media) = &self.media else {
+            let message = format!("this model is served without {}s here: send text", file.kind);
+            return Err(RequestError::invalid(place, message));
+        };
+        media.measure(file).map_err(|error| RequestError {
+            param: error.param.or_else(|| Some(place.to_owned())),
+            ..error
+        })
     }
 
     /// How many tokens of answer there is room for, at most as many as wanted, behind the prompt that came in `field`.
@@ -122,7 +159,7 @@ impl Prepared {
         let wants_prompt = request.echo && !reached.has_echo;
         Generation {
             tokens,
-            media: Vec::new(),
+            media: self.media.clone(),
             prompt_len: self.prompt.len() as u32,
             sampling: Sampling {
                 seed: choice_seed(request.sampling.seed, index),
@@ -146,6 +183,22 @@ impl Prepared {
         }
         (self.max_tokens > 0 && tokens.len() >= self.max_tokens as usize).then_some(FinishReason::Length)
     }
+}
+
+/// The media of a conversation with the field each came in, in order.
+fn files_of(chat: &ChatPrompt) -> Vec<(String, &MediaFile)> {
+    let mut files = Vec::new();
+    for (index, message) in chat.messages.iter().enumerate() {
+        let Some(Content::Parts(parts)) = &message.content else {
+            continue;
+        };
+        for (part_index, part) in parts.iter().enumerate() {
+            if let Part::Media(file) = part {
+                files.push((format!("messages[{index}].content[{part_index}]"), file));
+            }
+        }
+    }
+    files
 }
 
 /// How much there is to render and encode, in bytes: what decides where it is done.
@@ -173,11 +226,11 @@ fn message_size(message: &ChatMessage) -> usize {
     content + message.reasoning.as_ref().map_or(0, String::len) + calls.sum::<usize>()
 }
 
-/// Media are not encoded here; what they cost is a look at their head.
+/// A medium costs a look at its head and the hash of all of it.
 fn part_size(part: &Part) -> usize {
     match part {
         Part::Text(text) => text.len(),
-        Part::Media(_) => 0,
+        Part::Media(file) => file.bytes.len(),
     }
 }
 

@@ -18,6 +18,7 @@ pub(super) fn model() -> TextModel {
         context: 16,
         fingerprint: Fingerprint(1),
         block_tokens: 4,
+        media: None,
     }
 }
 

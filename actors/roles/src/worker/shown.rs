@@ -60,7 +60,7 @@ impl Shown {
 
 /// A dead worker runs nothing and holds nothing.
 pub(crate) fn show_nothing(host: &Host, path: ActorPath) {
-    if matches!(path.role, Role::Prefill | Role::Decode) {
+    if matches!(path.role, Role::Encoder | Role::Prefill | Role::Decode) {
         set_gauges(&host.metrics.instance(&path.to_string()), SamplePoint::default());
     }
     host.board
