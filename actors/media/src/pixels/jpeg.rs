@@ -1,0 +1,32 @@
+//! JPEG: greys and CMYK become RGB in the reader, which takes CMYK to be inverted, as every common writer does.
+
+use zune_jpeg::{
+    JpegDecoder,
+    zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions},
+};
+
+use super::len_of;
+use crate::{Format, MediaError, header};
+
+/// The longest side the format can name.
+const SIDE_MAX: usize = 65_535;
+/// Each scan of a progressive picture goes over all of it; a bomb has thousands.
+const SCANS_MAX: usize = 64;
+
+pub(super) fn decode(bytes: &[u8], width: u32, height: u32) -> Result<Vec<u8>, MediaError> {
+    let damaged = |reason: String| MediaError::damaged(Format::Jpeg, reason);
+    if !header::jpeg_has_end(bytes) {
+        return Err(damaged("it is cut short".to_owned()));
+    }
+    let options = DecoderOptions::new_safe()
+        .set_max_width(SIDE_MAX)
+        .set_max_height(SIDE_MAX)
+        .jpeg_set_max_scans(SCANS_MAX)
+        .jpeg_set_out_colorspace(ColorSpace::RGB);
+    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
+    let rgb = decoder.decode().map_err(|error| damaged(format!("{error:?}")))?;
+    if rgb.len() != len_of(width, height, 3) {
+        return Err(damaged("it has another size than it says".to_owned()));
+    }
+    Ok(rgb)
+}
