@@ -3,6 +3,7 @@
 pub(crate) mod attention;
 mod elementwise;
 pub(crate) mod experts;
+mod gates;
 mod gemm;
 mod lanes;
 mod math;

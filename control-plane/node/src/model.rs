@@ -130,6 +130,7 @@ impl ServedModel {
             context: plan.model.context,
             fingerprint: self.fingerprint,
             block_tokens: block_tokens.expect("every plan has a worker"),
+            media: None,
         };
         (Factories(self.source), text)
     }
@@ -148,7 +149,7 @@ impl Factories {
 impl Source {
     fn factory(&self, threads: u32) -> ModelFactory {
         match self {
-            Source::Weights(loaded) => loaded.factory(threads as usize),
+            Source::Weights(loaded) => loaded.factory(cluster_models::Ranks::ONE, threads as usize),
             Source::Own(factory) => factory.clone(),
         }
     }

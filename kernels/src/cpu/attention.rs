@@ -52,12 +52,19 @@ pub struct Attention<'a> {
 /// Consecutive tokens of one sequence, their keys and values written before.
 #[derive(Clone, Copy, Debug)]
 pub struct Sequence<'a> {
-    /// The sequence's blocks from position 0 on.
+    /// The sequence's blocks from position 0 on. What lies wholly behind the window may be missing: any number stands there.
     pub blocks: &'a [u32],
     /// The position of the first token.
     pub start: usize,
     /// How many tokens.
     pub tokens: usize,
+}
+
+impl Attention<'_> {
+    /// The first position that a query at `position` reads.
+    fn first_key(&self, position: usize) -> usize {
+        self.window.map_or(0, |window| (position + 1).saturating_sub(window))
+    }
 }
 
 /// Rows of one sequence that read one kv head.
@@ -181,7 +188,8 @@ fn check(kv: &KvStore, call: &Attention<'_>, queries: &[f32], out: &[f32]) {
             "{} blocks where {needed} are needed",
             sequence.blocks.len()
         );
-        let used = &sequence.blocks[..needed];
+        let first_key = call.first_key(sequence.start);
+        let used = &sequence.blocks[first_key / shape.block_tokens..needed];
         assert!(
             used.iter().all(|block| (*block as usize) < kv.blocks()),
             "a table names a missing block"
@@ -229,11 +237,7 @@ impl<'a> Call<'a> {
 
     /// The keys that a query at `position` reads.
     fn keys(&self, position: usize) -> Range<usize> {
-        let first = self
-            .call
-            .window
-            .map_or(0, |window| (position + 1).saturating_sub(window));
-        first..position + 1
+        self.call.first_key(position)..position + 1
     }
 
     /// The spans that some row of a unit reads.

@@ -96,7 +96,7 @@ impl Cpu {
         });
     }
 
-    fn pairs<O: Operation>(&self, x: &mut [f32], y: &[f32], operation: O) {
+    pub(super) fn pairs<O: Operation>(&self, x: &mut [f32], y: &[f32], operation: O) {
         assert_eq!(x.len(), y.len(), "two operands of one length");
         if x.len() <= EACH {
             return self.isa().run(Pairs { x, y, operation });
@@ -111,7 +111,7 @@ impl Cpu {
 }
 
 /// What to do with two numbers.
-trait Operation: Copy + Sync {
+pub(super) trait Operation: Copy + Sync {
     fn lanes<L: Lanes>(self, l: L, x: L::F, y: L::F) -> L::F;
 }
 
@@ -149,10 +149,10 @@ impl Operation for GeluTanhMul {
     }
 }
 
-struct Pairs<'a, O> {
-    x: &'a mut [f32],
-    y: &'a [f32],
-    operation: O,
+pub(super) struct Pairs<'a, O> {
+    pub(super) x: &'a mut [f32],
+    pub(super) y: &'a [f32],
+    pub(super) operation: O,
 }
 
 impl<O: Operation> Kernel for Pairs<'_, O> {
@@ -233,7 +233,7 @@ impl Kernel for Softmax<'_> {
 }
 
 #[inline(always)]
-fn get<L: Lanes>(l: L, x: &[f32; LANES]) -> L::F {
+pub(super) fn get<L: Lanes>(l: L, x: &[f32; LANES]) -> L::F {
     #[expect(unsafe_code, reason = "a vector load")]
     // SAFETY: sixteen numbers are there.
     unsafe {
@@ -242,7 +242,7 @@ fn get<L: Lanes>(l: L, x: &[f32; LANES]) -> L::F {
 }
 
 #[inline(always)]
-fn put<L: Lanes>(l: L, to: &mut [f32; LANES], x: L::F) {
+pub(super) fn put<L: Lanes>(l: L, to: &mut [f32; LANES], x: L::F) {
     #[expect(unsafe_code, reason = "a vector store")]
     // SAFETY: there is room for sixteen numbers.
     unsafe {
@@ -252,7 +252,7 @@ fn put<L: Lanes>(l: L, to: &mut [f32; LANES], x: L::F) {
 
 /// Fewer than sixteen numbers, the other lanes `fill`.
 #[inline(always)]
-fn get_some<L: Lanes>(l: L, x: &[f32], fill: f32) -> L::F {
+pub(super) fn get_some<L: Lanes>(l: L, x: &[f32], fill: f32) -> L::F {
     let mut lanes = [fill; LANES];
     lanes[..x.len()].copy_from_slice(x);
     get(l, &lanes)
@@ -260,7 +260,7 @@ fn get_some<L: Lanes>(l: L, x: &[f32], fill: f32) -> L::F {
 
 /// The first of sixteen numbers.
 #[inline(always)]
-fn put_some<L: Lanes>(l: L, to: &mut [f32], x: L::F) {
+pub(super) fn put_some<L: Lanes>(l: L, to: &mut [f32], x: L::F) {
     let mut lanes = [0.0; LANES];
     put(l, &mut lanes, x);
     to.copy_from_slice(&lanes[..to.len()]);

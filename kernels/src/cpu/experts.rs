@@ -1,6 +1,11 @@
 //! Mixtures of experts: which tokens go to which expert, one product per expert, and the weighted sums.
 
+use std::ops::Range;
+
 use crate::{Cpu, Matrix};
+
+/// Keeps a token whose sigmoids are all zero from being divided by it.
+const SMALLEST_SUM: f32 = 1e-15;
 
 /// Which experts each token goes to, `per_token` of them, in order.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +32,11 @@ impl Routing {
     /// How many tokens.
     pub fn tokens(&self) -> usize {
         self.choices.len() / self.per_token.max(1)
+    }
+
+    /// How many choices each token has.
+    pub fn per_token(&self) -> usize {
+        self.per_token
     }
 
     /// Positions in `choices` that name `expert`, in order.
@@ -66,6 +76,22 @@ impl Cpu {
         Routing::new(per_token, choices.collect())
     }
 
+    /// Sigmoid of each row of `bias.len()` logits; a bias is added for the choice of the `per_token` largest alone (the lower
+    /// index first among equals), whose weights are divided by their sum and multiplied by `scale`.
+    pub fn route_by_sigmoid(&self, logits: &[f32], bias: &[f32], per_token: usize, scale: f32) -> Routing {
+        let mut weights = vec![1.0; logits.len()];
+        self.sigmoid_mul(&mut weights, logits);
+        let mut choices = Vec::with_capacity(logits.len() / bias.len() * per_token);
+        for row in weights.chunks_exact(bias.len()) {
+            let biased: Vec<f32> = row.iter().zip(bias).map(|(weight, bias)| weight + bias).collect();
+            let chosen = choose(&biased, per_token, false);
+            let chosen: Vec<(u32, f32)> = chosen.iter().map(|(index, _)| (*index, row[*index as usize])).collect();
+            let sum: f32 = chosen.iter().map(|choice| choice.1).sum::<f32>() + SMALLEST_SUM;
+            choices.extend(chosen.iter().map(|(index, weight)| (*index, weight / sum * scale)));
+        }
+        Routing::new(per_token, choices)
+    }
+
     /// `gate ← activation(gate) ⊙ up`.
     pub fn activate_mul(&self, activation: Activation, gate: &mut [f32], up: &[f32]) {
         match activation {
@@ -74,24 +100,27 @@ impl Cpu {
         }
     }
 
-    /// Each token's weighted sum of its experts, in the order of its list: `out[n, width]` from `x[n, width]`.
+    /// Each choice's expert applied to its token's row: `answers[choices, width]` from `x[tokens, width]`. Only the experts
+    /// `first .. first + experts.len()` are here; the rows of others are zero.
     ///
     /// # Panics
-    /// When a slice does not fit its shape or the routing names a missing expert.
-    pub fn experts(
+    /// When `x` does not fit the routing.
+    pub fn expert_rows(
         &self,
         x: &[f32],
         routing: &Routing,
         experts: &[Expert<'_>],
+        first: usize,
         activation: Activation,
-        out: &mut [f32],
+        answers: &mut Vec<f32>,
     ) {
-        assert_eq!(x.len(), out.len(), "experts keep the width");
         let width = x.len() / routing.tokens().max(1);
-        let mut answers = vec![0.0; routing.choices.len() * width];
+        assert_eq!(x.len(), width * routing.tokens(), "a row for every token");
+        answers.clear();
+        answers.resize(routing.choices.len() * width, 0.0);
         for (index, expert) in experts.iter().enumerate() {
-            let slots = routing.of_expert(index as u32);
-            if slots.is_empty() {
+            let slots = routing.of_expert((first + index) as u32);
+            if slots.is_empty() || expert.gate.rows() == 0 {
                 continue;
             }
             let rows = |slot: &usize| &x[slot / routing.per_token * width..(slot / routing.per_token + 1) * width];
@@ -101,12 +130,22 @@ impl Cpu {
                 answers[slot * width..(slot + 1) * width].copy_from_slice(result);
             }
         }
-        for (token, out) in out.chunks_exact_mut(width).enumerate() {
-            out.fill(0.0);
-            let first = token * routing.per_token * width;
-            let answers = answers[first..].chunks_exact(width);
-            for ((_, weight), answer) in routing.token(token).iter().zip(answers) {
-                for (out, answer) in out.iter_mut().zip(answer) {
+    }
+
+    /// Each token's weighted sum of `answers[choices, width]`, in the order of its list; only choices among `experts` count.
+    ///
+    /// # Panics
+    /// When a slice does not fit the routing.
+    pub fn combine(&self, routing: &Routing, answers: &[f32], experts: Range<usize>, out: &mut [f32]) {
+        let tokens = routing.tokens().max(1);
+        let width = out.len() / tokens;
+        assert_eq!(answers.len(), width * routing.choices.len(), "a row for every choice");
+        out.fill(0.0);
+        for (choice, answer) in answers.chunks_exact(width.max(1)).enumerate() {
+            let (expert, weight) = routing.choices[choice];
+            if experts.contains(&(expert as usize)) {
+                let token = choice / routing.per_token;
+                for (out, answer) in out[token * width..(token + 1) * width].iter_mut().zip(answer) {
                     *out = weight.mul_add(*answer, *out);
                 }
             }

@@ -12,7 +12,7 @@ use crate::{
     gguf::GgufFile,
     names::Naming,
     safetensors::SafetensorsFolder,
-    spec::{self, ModelSpec, SpecError},
+    spec::{self, ModelSpec, Norm, SpecError},
     weights::WeightsError,
 };
 
@@ -24,6 +24,7 @@ pub(crate) enum Checkpoint {
 }
 
 /// A tensor as it lies in a file.
+#[derive(Clone, Copy)]
 pub(crate) struct Tensor<'a> {
     pub(crate) dtype: DType,
     pub(crate) shape: &'a [usize],
@@ -64,7 +65,8 @@ impl Checkpoint {
         match self {
             Checkpoint::Gguf(_) => Naming::Gguf,
             Checkpoint::Folder { .. } => Naming::HuggingFace {
-                post_norms: spec.layers.iter().any(|layer| layer.post_norms),
+                post_norms: spec.layers.iter().any(|layer| layer.post_ffn != Norm::None),
+                nested: spec.family.nested(),
             },
         }
     }
@@ -84,6 +86,14 @@ impl Checkpoint {
         }
     }
 
+    /// Whether there is such a tensor.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        match self {
+            Checkpoint::Gguf(file) => file.tensor(name).is_some(),
+            Checkpoint::Folder { files, .. } => files.has(name),
+        }
+    }
+
     /// The names of all tensors.
     pub(crate) fn names(&self) -> Vec<&str> {
         match self {
@@ -92,8 +102,8 @@ impl Checkpoint {
         }
     }
 
-    /// Bytes of all tensors in the files.
-    pub(crate) fn tensor_bytes(&self) -> u64 {
+    /// Bytes of the language model's tensors in the files.
+    pub(crate) fn tensor_bytes(&self, naming: Naming) -> u64 {
         match self {
             Checkpoint::Gguf(file) => {
                 let sizes = file
@@ -102,7 +112,7 @@ impl Checkpoint {
                     .map(|tensor| file.tensor_bytes(tensor).len() as u64);
                 sizes.sum()
             }
-            Checkpoint::Folder { files, .. } => files.tensor_bytes(),
+            Checkpoint::Folder { files, .. } => files.tensor_bytes(|name| !naming.skips(name)),
         }
     }
 

@@ -5,7 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{gguf::GgufError, safetensors::SafetensorsError, spec::SpecError, weights::WeightsError};
+use crate::{
+    gguf::GgufError, safetensors::SafetensorsError, shard::RanksError, spec::SpecError, weights::WeightsError,
+};
 
 /// Why a model cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +65,9 @@ pub enum OpenError {
         /// What must hold.
         rule: String,
     },
+    /// The model cannot be divided so among ranks.
+    #[error(transparent)]
+    Ranks(#[from] RanksError),
     /// The kernels refuse.
     #[error(transparent)]
     Kernel(#[from] cluster_kernels::KernelError),

@@ -13,6 +13,7 @@
 
 mod checkpoint;
 mod classes;
+mod crew;
 mod decoder;
 mod error;
 mod facts;
@@ -21,13 +22,16 @@ mod instance;
 mod mapping;
 mod names;
 mod open;
+mod pages;
 #[cfg_attr(
     not(test),
     expect(dead_code, reason = "the loader of weights does not ask for quantized experts yet")
 )]
 mod quantized;
 mod ragged;
+mod rank;
 mod safetensors;
+mod shard;
 pub mod spec;
 mod weights;
 
@@ -37,5 +41,6 @@ pub use facts::Facts;
 pub use gguf::GgufFile;
 pub use open::{Inspected, Loaded, Options, TokenizerSource, inspect, open};
 pub use safetensors::SafetensorsError;
+pub use shard::{Ranks, RanksError};
 pub use spec::{ModelSpec, SpecError};
 pub use weights::WeightsError;

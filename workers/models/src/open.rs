@@ -1,15 +1,15 @@
 //! From a path to a model that runs.
 //!
 //! ```text
-//!  path ─▶ Checkpoint ─▶ ModelSpec ─▶ Weights ─▶ Loaded ──factory()──▶ Model, Model, …
+//!  path ─▶ Checkpoint ─▶ ModelSpec ─▶ Weights ─▶ Loaded ──factory(ranks)──▶ Model, Model, …
 //! ```
-//! Weights are repacked once and shared. Another instance, or one that takes the place of a dead one, costs a thread pool
+//! Weights are repacked once for each way of dividing them among ranks, and shared. Another instance, or one that takes the place of a dead one, costs a thread pool
 //! and its blocks.
 
 use std::{
     fmt,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     thread,
 };
 
@@ -25,8 +25,10 @@ use crate::{
     facts::Facts,
     gguf::GgufFile,
     instance::{Instance, Shared},
+    pages::HeadMap,
+    shard::{Ranks, Shard},
     spec::ModelSpec,
-    weights::Weights,
+    weights::{self, Loading},
 };
 
 /// How to run a model.
@@ -34,6 +36,8 @@ use crate::{
 pub struct Options {
     /// Threads that repack the weights while opening, and of the instance that `Loaded::model` makes.
     pub threads: usize,
+    /// How the weights that opening reads are divided. Others are read when they are asked for.
+    pub ranks: Ranks,
     /// How products with quantized weights are computed.
     pub arithmetic: Arithmetic,
     /// How keys and values are stored.
@@ -49,6 +53,7 @@ impl Options {
     pub fn new(threads: usize) -> Self {
         Self {
             threads,
+            ranks: Ranks::ONE,
             arithmetic: Arithmetic::Int16,
             kv_dtype: KvDType::F16,
             block_tokens: 16,
@@ -98,7 +103,20 @@ pub struct Loaded {
     pub facts: Facts,
     /// Where its tokenizer is described.
     pub tokenizer: TokenizerSource,
-    shared: Arc<Shared>,
+    info: ModelInfo,
+    source: Source,
+    /// The weights that were asked for, by the way they are divided.
+    shared: Mutex<Vec<Arc<Shared>>>,
+}
+
+/// What weights are read from.
+struct Source {
+    path: PathBuf,
+    checkpoint: Checkpoint,
+    spec: ModelSpec,
+    classes: Classes,
+    options: Options,
+    contents: Fingerprint,
 }
 
 impl fmt::Debug for Loaded {
@@ -106,7 +124,7 @@ impl fmt::Debug for Loaded {
         f.debug_struct("Loaded")
             .field("family", &self.spec.family)
             .field("facts", &self.facts)
-            .field("info", &self.shared.info)
+            .field("info", &self.info)
             .finish_non_exhaustive()
     }
 }
@@ -114,30 +132,123 @@ impl fmt::Debug for Loaded {
 impl Loaded {
     /// Equal means: same tokens for the same input.
     pub fn fingerprint(&self) -> Fingerprint {
-        self.shared.info.fingerprint
+        self.info.fingerprint
     }
 
-    /// What the engine will be told.
+    /// What the engine will be told of a model with the ranks of the options.
     pub fn info(&self) -> &ModelInfo {
-        &self.shared.info
+        &self.info
     }
 
-    /// Makes an instance with the threads of the options.
+    /// As `info`, for other ranks: the fingerprint differs where sums over ranks give other bits.
+    pub fn info_for(&self, ranks: Ranks) -> ModelInfo {
+        self.source.info(ranks)
+    }
+
+    /// Makes an instance with the ranks of the options, which share its threads.
     pub fn model(&self) -> Result<Box<dyn Model>, ModelError> {
-        instance(&self.shared, self.shared.cpu)
+        let Options { ranks, threads, .. } = self.source.options;
+        let shared = self
+            .shared(ranks)
+            .map_err(|error| ModelError::Failed(error.to_string()))?;
+        instance(&shared, threads.div_ceil(ranks.tensor))
     }
 
-    /// Makes instances on demand, which compute with `threads` threads each; holds the weights.
-    pub fn factory(&self, threads: usize) -> ModelFactory {
-        let shared = Arc::clone(&self.shared);
-        let cpu = CpuOptions { threads, ..shared.cpu };
-        Arc::new(move || instance(&shared, cpu))
+    /// Makes instances on demand, whose ranks compute with `threads` threads each; holds the weights, which are read here
+    /// if nobody has asked for this way of dividing them before. Where that fails, so does every instance.
+    pub fn factory(&self, ranks: Ranks, threads: usize) -> ModelFactory {
+        let shared = self
+            .shared(ranks)
+            .map_err(|error| ModelError::Failed(error.to_string()));
+        Arc::new(move || instance(shared.as_ref().map_err(Clone::clone)?, threads))
+    }
+
+    fn shared(&self, ranks: Ranks) -> Result<Arc<Shared>, OpenError> {
+        let mut known = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shared) = known.iter().find(|shared| shared.ranks == ranks) {
+            return Ok(Arc::clone(shared));
+        }
+        let shared = Arc::new(self.source.share(ranks)?);
+        known.push(Arc::clone(&shared));
+        Ok(shared)
     }
 }
 
-fn instance(shared: &Arc<Shared>, cpu: CpuOptions) -> Result<Box<dyn Model>, ModelError> {
-    let instance = Instance::new(Arc::clone(shared), cpu).map_err(|error| ModelError::Failed(error.to_string()))?;
-    Ok(Box::new(instance))
+impl Source {
+    /// Reads the weights with the ranks of the options, and hashes the files meanwhile.
+    fn open(
+        path: &Path,
+        checkpoint: Checkpoint,
+        spec: ModelSpec,
+        options: Options,
+    ) -> Result<(Shared, Self), OpenError> {
+        let mut source = Self {
+            path: path.into(),
+            classes: Classes::of(&spec, options.block_tokens as usize, options.kv_dtype),
+            checkpoint,
+            spec,
+            options,
+            contents: Fingerprint::of([]),
+        };
+        let (shared, contents) = thread::scope(|scope| {
+            let hashing = scope.spawn(|| Fingerprint::of(source.checkpoint.contents()));
+            let shared = source.share(options.ranks);
+            (shared, hashing.join().expect("hashing bytes does not panic"))
+        });
+        let mut shared = shared?;
+        source.contents = contents;
+        shared.info = source.info(options.ranks);
+        Ok((shared, source))
+    }
+
+    /// Reads and repacks the weights of every rank.
+    fn share(&self, ranks: Ranks) -> Result<Shared, OpenError> {
+        ranks.check(&self.spec)?;
+        let cpu = Cpu::new(cpu_options(self.options.threads))?;
+        let networks = (0..ranks.tensor).map(|rank| self.network(Shard { rank, ranks }, &cpu));
+        let networks = networks.collect::<Result<Vec<_>, _>>()?;
+        let kept = networks.iter().map(|network| network.heads.kv.clone()).collect();
+        Ok(Shared {
+            ranks,
+            heads: HeadMap::new(self.spec.layers[0].attention.kv_heads, kept),
+            networks,
+            classes: self.classes.clone(),
+            info: self.info(ranks),
+        })
+    }
+
+    fn network(&self, shard: Shard, cpu: &Cpu) -> Result<Arc<Network>, OpenError> {
+        let loading = Loading {
+            checkpoint: &self.checkpoint,
+            spec: &self.spec,
+            arithmetic: self.options.arithmetic,
+            shard,
+        };
+        let weights = weights::load(loading, cpu).map_err(|source| OpenError::Weights {
+            path: self.path.clone(),
+            source,
+        })?;
+        Ok(Arc::new(Network::new(self.spec.clone(), weights, &self.classes, shard)))
+    }
+
+    fn info(&self, ranks: Ranks) -> ModelInfo {
+        ModelInfo {
+            width: self.spec.hidden as u32,
+            fingerprint: fingerprint(self.contents, &self.options, ranks),
+            layout: self.classes.fingerprint(),
+            vocabulary: self.spec.vocabulary as u32,
+            context: self.spec.context as u32,
+            classes: self.classes.described(),
+        }
+    }
+}
+
+fn instance(shared: &Arc<Shared>, threads: usize) -> Result<Box<dyn Model>, ModelError> {
+    Ok(Box::new(Instance::new(Arc::clone(shared), cpu_options(threads))?))
+}
+
+fn cpu_options(threads: usize) -> CpuOptions {
+    CpuOptions { threads, isa: None }
 }
 
 /// What a model is and how large, without reading its weights.
@@ -155,7 +266,7 @@ pub struct Inspected {
 pub fn inspect(path: &Path) -> Result<Inspected, OpenError> {
     let (checkpoint, spec) = Checkpoint::open(path)?;
     Ok(Inspected {
-        facts: Facts::of(&spec, checkpoint.tensor_bytes()),
+        facts: Facts::of(&spec, checkpoint.tensor_bytes(checkpoint.naming(&spec))),
         tokenizer: tokenizer(path, &checkpoint),
         spec,
     })
@@ -168,46 +279,23 @@ pub fn open(path: &Path, options: Options) -> Result<Loaded, OpenError> {
     if let Some(context_max) = options.context_max {
         spec.context = spec.context.min(context_max as usize);
     }
-    let cpu_options = CpuOptions {
-        threads: options.threads,
-        isa: None,
-    };
-    let cpu = Cpu::new(cpu_options)?;
-    let (weights, contents) = thread::scope(|scope| {
-        let hashing = scope.spawn(|| Fingerprint::of(checkpoint.contents()));
-        let weights = Weights::load(&checkpoint, &spec, &cpu, options.arithmetic);
-        (weights, hashing.join().expect("hashing bytes does not panic"))
-    });
-    let weights = weights.map_err(|source| OpenError::Weights {
-        path: path.into(),
-        source,
-    })?;
-    let classes = Classes::of(&spec, options.block_tokens as usize, options.kv_dtype);
-    let info = ModelInfo {
-        width: spec.hidden as u32,
-        fingerprint: fingerprint(contents, &options),
-        layout: classes.fingerprint(),
-        vocabulary: spec.vocabulary as u32,
-        context: spec.context as u32,
-        classes: classes.described(),
-    };
+    let (shared, source) = Source::open(path, checkpoint, spec, options)?;
+    let weight_bytes: usize = shared.networks.iter().map(|network| network.weights.bytes()).sum();
     Ok(Loaded {
-        facts: Facts::of(&spec, weights.bytes() as u64),
-        tokenizer: tokenizer(path, &checkpoint),
-        shared: Arc::new(Shared {
-            network: Network::new(spec.clone(), weights, &classes),
-            classes,
-            info,
-            cpu: cpu_options,
-        }),
-        spec,
+        facts: Facts::of(&source.spec, weight_bytes as u64),
+        tokenizer: tokenizer(path, &source.checkpoint),
+        spec: source.spec.clone(),
+        info: source.info(options.ranks),
+        shared: Mutex::new(vec![Arc::new(shared)]),
+        source,
     })
 }
 
-/// Covers the bytes of all files, hashed whole (while the weights are repacked, so that it costs little), and the two
-/// options that change results. Threads, block size and instruction set do not: the kernels promise equal bits for those.
-fn fingerprint(contents: Fingerprint, options: &Options) -> Fingerprint {
-    let arithmetic = format!("{:?} {:?}", options.arithmetic, options.kv_dtype);
+/// Covers the bytes of all files, hashed whole (while the weights are repacked, so that it costs little), and the options
+/// that change results: two, and sums over ranks. Threads, block size and instruction set do not: the kernels promise equal
+/// bits for those.
+fn fingerprint(contents: Fingerprint, options: &Options, ranks: Ranks) -> Fingerprint {
+    let arithmetic = format!("{:?} {:?}{}", options.arithmetic, options.kv_dtype, ranks.sums());
     Fingerprint::of([&contents.0.to_le_bytes(), arithmetic.as_bytes()])
 }
 

@@ -16,6 +16,10 @@ pub(crate) struct Ragged {
     pub(crate) tokens: Vec<u32>,
     pub(crate) positions: Vec<u32>,
     spans: Vec<Span>,
+    /// Rows that stand in for embeddings, all slices' one after the other.
+    embedded: Vec<f32>,
+    /// For each run of them the first row of the batch it replaces, and its numbers.
+    embedded_runs: Vec<(usize, Range<usize>)>,
     /// The block tables of all slices; `Span::tables` says which part is whose.
     blocks: Vec<u32>,
     table_ranges: Vec<Range<usize>>,
@@ -45,6 +49,8 @@ impl Ragged {
         self.positions.clear();
         self.spans.clear();
         self.blocks.clear();
+        self.embedded.clear();
+        self.embedded_runs.clear();
         self.table_ranges.clear();
         for slice in batch.slices {
             if keep(slice) {
@@ -57,6 +63,12 @@ impl Ragged {
         let first_row = self.tokens.len();
         self.tokens.extend_from_slice(slice.tokens);
         self.positions.extend((slice.start..).take(slice.tokens.len()));
+        for run in slice.embedded {
+            let first_number = self.embedded.len();
+            self.embedded.extend_from_slice(run.rows);
+            let row = first_row + (run.first - slice.start) as usize;
+            self.embedded_runs.push((row, first_number..self.embedded.len()));
+        }
         let first_table = self.table_ranges.len();
         for table in slice.tables {
             let first_block = self.blocks.len();
@@ -82,6 +94,26 @@ impl Ragged {
     /// The ranges of the wanted rows among all rows.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = Range<usize>> {
         self.spans.iter().map(|span| span.rows.end - span.wanted..span.rows.end)
+    }
+
+    /// Leaves only the wanted of `rows`, which are all.
+    pub(crate) fn keep_wanted(&self, width: usize, rows: &mut Vec<f32>) {
+        let mut kept = 0;
+        for wanted in self.wanted() {
+            let values = wanted.start * width..wanted.end * width;
+            let len = values.len();
+            rows.copy_within(values, kept);
+            kept += len;
+        }
+        rows.truncate(kept);
+    }
+
+    /// Overwrites embeddings with the rows that stand in for them.
+    pub(crate) fn put_embedded(&self, width: usize, rows: &mut [f32]) {
+        for (row, numbers) in &self.embedded_runs {
+            let first = row * width;
+            rows[first..first + numbers.len()].copy_from_slice(&self.embedded[numbers.clone()]);
+        }
     }
 
     /// The positions of the wanted rows.

@@ -124,9 +124,10 @@ impl SafetensorsFolder {
         self.tensors.keys().map(String::as_str)
     }
 
-    /// Bytes of all tensors.
-    pub(crate) fn tensor_bytes(&self) -> u64 {
-        self.tensors.values().map(|entry| entry.range.len() as u64).sum()
+    /// Bytes of the tensors that `counts` is for.
+    pub(crate) fn tensor_bytes(&self, counts: impl Fn(&str) -> bool) -> u64 {
+        let counted = self.tensors.iter().filter(|(name, _)| counts(name));
+        counted.map(|(_, entry)| entry.range.len() as u64).sum()
     }
 
     /// A tensor of any type.

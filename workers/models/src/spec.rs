@@ -10,6 +10,7 @@
 mod config;
 mod family;
 mod metadata;
+mod muse;
 mod rope;
 
 #[cfg(test)]
@@ -79,12 +80,20 @@ pub struct ModelSpec {
     pub vocabulary: usize,
     /// The longest sequence it was made for.
     pub context: usize,
-    /// Added to the mean square in every norm.
+    /// Added to the mean square in every norm but those behind parts.
     pub norm_epsilon: f32,
+    /// Added to the mean square in norms behind parts and behind experts.
+    pub post_norm_epsilon: f32,
     /// Whether the embedding is also the head.
     pub tied_head: bool,
     /// What an embedding is multiplied by.
     pub embedding_scale: f32,
+    /// Whether an embedding is normed, without weights. Rows that stand in for media are normed already.
+    pub embedding_norm: bool,
+    /// What a logit is multiplied by.
+    pub logit_scale: f32,
+    /// No logit becomes larger: it is `cap · tanh(logit / cap)`.
+    pub logit_cap: Option<f32>,
     /// Between the two matrices of the feed-forward part.
     pub activation: Activation,
     /// The layers, first to last.
@@ -98,8 +107,26 @@ pub struct LayerSpec {
     pub attention: AttentionSpec,
     /// The second part.
     pub ffn: FfnSpec,
-    /// Whether the parts' outputs are normed before they are added.
-    pub post_norms: bool,
+    /// The norm of the first part's output, before it joins the residual stream.
+    pub post_attention: Norm,
+    /// The norm of the second part's output.
+    pub post_ffn: Norm,
+    /// How parts join the residual stream: `None` adds them; else each channel is a blend `α · stream + β · part`, with β the
+    /// sigmoid of the file's gate divided by this temperature, and `α² + β² = 1`.
+    pub residual_gate: Option<f32>,
+}
+
+/// A root-mean-square norm where a model may have one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Norm {
+    /// There is none.
+    None,
+    /// Without weights.
+    Plain,
+    /// Multiplied by weights.
+    Gain,
+    /// Its input is multiplied by weights.
+    InputScaled,
 }
 
 /// Attention with grouped heads.
@@ -113,14 +140,18 @@ pub struct AttentionSpec {
     pub head_dim: usize,
     /// Whether queries, keys and values have a bias.
     pub bias: bool,
-    /// Whether each query and key head is normed.
-    pub head_norm: bool,
+    /// The norm of each query and key head.
+    pub head_norm: Norm,
+    /// Whether each head's result is normed, without weights.
+    pub output_norm: bool,
+    /// Whether results are multiplied by the sigmoid of a gate that the layer's input gives.
+    pub output_gate: bool,
     /// What a product of query and key is multiplied by.
     pub scale: f32,
     /// How many positions a query sees, its own included; `None`: all.
     pub window: Option<usize>,
-    /// How queries and keys are rotated.
-    pub rope: Rope,
+    /// How queries and keys are rotated; `None`: not at all.
+    pub rope: Option<Rope>,
 }
 
 impl AttentionSpec {
@@ -136,7 +167,7 @@ impl AttentionSpec {
 }
 
 /// The feed-forward part.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum FfnSpec {
     /// One for all tokens.
     Dense {
@@ -148,7 +179,7 @@ pub enum FfnSpec {
 }
 
 /// A mixture of experts without shared ones.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct ExpertsSpec {
     /// The inner width of each.
     pub width: usize,
@@ -156,8 +187,45 @@ pub struct ExpertsSpec {
     pub count: usize,
     /// How many a token goes through.
     pub active: usize,
-    /// Whether the weights of a token's experts are made to add up to 1.
-    pub normalize: bool,
+    /// How they are chosen and weighed.
+    pub routing: RoutingSpec,
+    /// Where experts work on narrower rows than the stream's: their width. Rows are projected and normed before, each
+    /// expert's result is normed (input-scaled), and the weighted sum is projected back.
+    pub pool: Option<usize>,
+}
+
+/// How a token's experts are chosen and weighed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum RoutingSpec {
+    /// By the softmax of the router's numbers.
+    Softmax {
+        /// Whether the weights of a token's experts are made to add up to 1.
+        normalize: bool,
+    },
+    /// By their sigmoids, to which the file has a bias that counts for the choice alone; weights add up to `scale`.
+    Sigmoid {
+        /// What the router's numbers are multiplied by.
+        logit_scale: f32,
+        /// What the weights of a token add up to.
+        scale: f32,
+    },
+}
+
+impl ExpertsSpec {
+    /// The width of what experts take and give.
+    pub fn row_width(&self, hidden: usize) -> usize {
+        self.pool.unwrap_or(hidden)
+    }
+
+    fn parameters(&self, hidden: usize) -> usize {
+        let row = self.row_width(hidden);
+        let bias = match self.routing {
+            RoutingSpec::Softmax { .. } => 0,
+            RoutingSpec::Sigmoid { .. } => self.count,
+        };
+        let pooling = self.pool.map_or(0, |pool| 2 * hidden * pool + 2 * pool);
+        self.count * (3 * row * self.width + hidden) + bias + pooling
+    }
 }
 
 impl ModelSpec {
@@ -182,18 +250,36 @@ impl ModelSpec {
     }
 }
 
+impl Norm {
+    fn has_weights(self) -> bool {
+        matches!(self, Norm::Gain | Norm::InputScaled)
+    }
+
+    fn gain_if(there: bool) -> Self {
+        if there { Norm::Gain } else { Norm::None }
+    }
+}
+
 impl LayerSpec {
     fn parameters(&self, hidden: usize) -> u64 {
         let attention = &self.attention;
         let (query, kv) = (attention.query_width(), attention.kv_width());
         let bias = if attention.bias { query + 2 * kv } else { 0 };
-        let head_norms = if attention.head_norm { 2 * attention.head_dim } else { 0 };
-        let norms = if self.post_norms { 4 } else { 2 };
+        let head_norms = if attention.head_norm.has_weights() {
+            2 * attention.head_dim
+        } else {
+            0
+        };
+        let output_gate = if attention.output_gate { hidden * query } else { 0 };
+        let post_norms = [self.post_attention, self.post_ffn].map(Norm::has_weights);
+        let norms = 2 + post_norms.map(usize::from).iter().sum::<usize>();
+        let residual_gates = if self.residual_gate.is_some() { 2 } else { 0 };
         let ffn = match &self.ffn {
             FfnSpec::Dense { width } => 3 * hidden * width,
-            FfnSpec::Experts(experts) => experts.count * (3 * hidden * experts.width + hidden),
+            FfnSpec::Experts(experts) => experts.parameters(hidden),
         };
-        (hidden * (2 * query + 2 * kv) + bias + head_norms + norms * hidden + ffn) as u64
+        let vectors = (norms + residual_gates) * hidden;
+        (hidden * (2 * query + 2 * kv) + output_gate + bias + head_norms + vectors + ffn) as u64
     }
 }
 
@@ -242,6 +328,7 @@ impl FfnSpec {
             FfnSpec::Experts(experts) => {
                 positive("expert width", experts.width)?;
                 positive("active experts", experts.active)?;
+                positive("width of the experts' rows", experts.row_width(1))?;
                 if experts.active > experts.count {
                     return Err(SpecError::Invalid {
                         key: "active experts".into(),

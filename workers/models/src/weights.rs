@@ -1,4 +1,4 @@
-//! The weights of a model in the kernels' layout, shared by all its instances.
+//! The weights of a model, or one rank's part of them, in the kernels' layout, shared by all instances.
 //!
 //! ```text
 //!  Checkpoint (names, file bytes) + ModelSpec (shapes) ─▶ Weights { embedding, layers: [norms, matrices], head }
@@ -6,15 +6,14 @@
 //! Every tensor the description asks for must be there with the right shape, and every tensor of the file must have been
 //! asked for: a file that holds more than the decoder computes is another model.
 
-use std::{collections::HashSet, sync::Mutex, thread};
+mod cut;
+mod loader;
 
-use cluster_kernels::{Arithmetic, Cpu, Expert, KernelError, Matrix, reference};
+use std::ops::Range;
 
-use crate::{
-    checkpoint::{Checkpoint, Tensor},
-    names::{Naming, Part},
-    spec::{AttentionSpec, ExpertsSpec, FfnSpec, LayerSpec, ModelSpec},
-};
+use cluster_kernels::{Expert, KernelError, Matrix};
+
+pub(crate) use loader::{Loading, load};
 
 /// Why tensors cannot become weights.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -60,11 +59,14 @@ pub enum WeightsError {
     },
 }
 
-/// All weights of a model.
+/// All weights of a model, or one rank's part of them.
 pub(crate) struct Weights {
+    /// Its rows are those of `tokens`.
     pub(crate) embedding: Matrix,
     /// None: the embedding is the head.
     head: Option<Matrix>,
+    /// Which part of the vocabulary the embedding and the head have.
+    pub(crate) tokens: Range<usize>,
     pub(crate) norm: Vec<f32>,
     /// The angles are divided by these, where the file has them.
     pub(crate) rope_divisors: Option<Vec<f32>>,
@@ -79,11 +81,14 @@ pub(crate) struct LayerWeights {
     pub(crate) value: Linear,
     /// Of query heads and of key heads.
     pub(crate) head_norms: Option<(Vec<f32>, Vec<f32>)>,
+    /// Of the heads' results.
+    pub(crate) output_norm: Option<Vec<f32>>,
+    pub(crate) output_gate: Option<Matrix>,
     pub(crate) output: Matrix,
-    /// Behind attention and behind the feed-forward part.
-    pub(crate) post_norms: Option<(Vec<f32>, Vec<f32>)>,
+    pub(crate) attention_join: Join,
     pub(crate) ffn_norm: Vec<f32>,
     pub(crate) ffn: FfnWeights,
+    pub(crate) ffn_join: Join,
 }
 
 /// A matrix with its bias.
@@ -92,10 +97,50 @@ pub(crate) struct Linear {
     pub(crate) bias: Option<Vec<f32>>,
 }
 
+/// How a part's output joins the residual stream.
+pub(crate) struct Join {
+    pub(crate) norm: Option<PostNorm>,
+    pub(crate) blend: Option<Blend>,
+}
+
+/// A norm of rows, with weights before or behind it.
+pub(crate) struct PostNorm {
+    /// What the input is multiplied by.
+    pub(crate) factors: Option<Vec<f32>>,
+    /// What the result is multiplied by.
+    pub(crate) weight: Vec<f32>,
+}
+
+/// Of each channel, the share of the stream and the share of the part.
+pub(crate) struct Blend {
+    pub(crate) keep: Vec<f32>,
+    pub(crate) take: Vec<f32>,
+}
+
 /// The matrices of a feed-forward part.
 pub(crate) enum FfnWeights {
     Dense(Gated),
-    Experts { router: Matrix, experts: Vec<Gated> },
+    Experts(Box<ExpertsWeights>),
+}
+
+/// A mixture of experts.
+pub(crate) struct ExpertsWeights {
+    pub(crate) router: Matrix,
+    /// Added for the choice alone.
+    pub(crate) router_bias: Option<Vec<f32>>,
+    pub(crate) pool: Option<Pool>,
+    /// Those of `here`, whole or in part.
+    pub(crate) experts: Vec<Gated>,
+    pub(crate) here: Range<usize>,
+}
+
+/// The way to the narrower rows of experts and back.
+pub(crate) struct Pool {
+    pub(crate) into: Matrix,
+    pub(crate) norm: Vec<f32>,
+    /// Of every expert's result.
+    pub(crate) result_norm: PostNorm,
+    pub(crate) back: Matrix,
 }
 
 /// down(activation(gate x) ⊙ up x).
@@ -120,26 +165,6 @@ impl Gated {
 }
 
 impl Weights {
-    /// Reads and repacks everything, with as many threads as `cpu` has.
-    pub(crate) fn load(
-        checkpoint: &Checkpoint,
-        spec: &ModelSpec,
-        cpu: &Cpu,
-        arithmetic: Arithmetic,
-    ) -> Result<Self, WeightsError> {
-        let loader = Loader {
-            checkpoint,
-            spec,
-            cpu,
-            arithmetic,
-            naming: checkpoint.naming(spec),
-            used: Mutex::default(),
-        };
-        let weights = loader.weights()?;
-        loader.refuse_unused()?;
-        Ok(weights)
-    }
-
     /// The matrix from the last norm to logits.
     pub(crate) fn head(&self) -> &Matrix {
         self.head.as_ref().unwrap_or(&self.embedding)
@@ -155,269 +180,21 @@ impl Weights {
 impl LayerWeights {
     fn bytes(&self) -> usize {
         let linears = [&self.query.matrix, &self.key.matrix, &self.value.matrix, &self.output];
+        let gate = self.output_gate.as_ref().map_or(0, Matrix::bytes);
         let ffn = match &self.ffn {
             FfnWeights::Dense(gated) => gated.bytes(),
-            FfnWeights::Experts { router, experts } => router.bytes() + experts.iter().map(Gated::bytes).sum::<usize>(),
+            FfnWeights::Experts(experts) => experts.bytes(),
         };
-        linears.map(Matrix::bytes).iter().sum::<usize>() + ffn
+        linears.map(Matrix::bytes).iter().sum::<usize>() + gate + ffn
     }
 }
 
-struct Loader<'a> {
-    checkpoint: &'a Checkpoint,
-    spec: &'a ModelSpec,
-    cpu: &'a Cpu,
-    arithmetic: Arithmetic,
-    naming: Naming,
-    used: Mutex<HashSet<String>>,
-}
-
-impl Loader<'_> {
-    fn weights(&self) -> Result<Weights, WeightsError> {
-        let spec = self.spec;
-        let (vocabulary, hidden) = (spec.vocabulary, spec.hidden);
-        let head = if spec.tied_head {
-            self.mark_used(self.naming.head());
-            None
-        } else {
-            Some(self.matrix(self.naming.head(), vocabulary, hidden)?)
-        };
-        Ok(Weights {
-            embedding: self.matrix(self.naming.embedding(), vocabulary, hidden)?,
-            head,
-            norm: self.norm(self.naming.final_norm(), hidden)?,
-            rope_divisors: self.rope_divisors()?,
-            layers: self.layers()?,
-        })
-    }
-
-    /// Threads take layers in turn; repacking is the larger part of opening a model.
-    fn layers(&self) -> Result<Vec<LayerWeights>, WeightsError> {
-        let count = self.spec.layers.len();
-        let threads = self.cpu.threads().clamp(1, count);
-        let mut slots: Vec<Option<Result<LayerWeights, WeightsError>>> = Vec::new();
-        slots.resize_with(count, || None);
-        let share = count.div_ceil(threads);
-        thread::scope(|scope| {
-            for (part, slots) in slots.chunks_mut(share).enumerate() {
-                scope.spawn(move || {
-                    for (index, slot) in slots.iter_mut().enumerate() {
-                        *slot = Some(self.layer(part * share + index));
-                    }
-                });
-            }
-        });
-        slots.into_iter().flatten().collect()
-    }
-
-    fn layer(&self, index: usize) -> Result<LayerWeights, WeightsError> {
-        let LayerSpec {
-            attention,
-            ffn,
-            post_norms,
-        } = &self.spec.layers[index];
-        let hidden = self.spec.hidden;
-        let norm = |part, width| self.norm(&self.naming.weight(index, part), width);
-        let pair = |first, second, width| Ok((norm(first, width)?, norm(second, width)?));
-        Ok(LayerWeights {
-            attention_norm: norm(Part::AttentionNorm, hidden)?,
-            query: self.heads(index, Part::Query, attention, attention.heads)?,
-            key: self.heads(index, Part::Key, attention, attention.kv_heads)?,
-            value: self.linear(index, Part::Value, attention.kv_width(), attention.bias)?,
-            head_norms: match attention.head_norm {
-                true => Some(pair(Part::QueryNorm, Part::KeyNorm, attention.head_dim)?),
-                false => None,
-            },
-            output: self.layer_matrix(index, Part::AttentionOutput, hidden, attention.query_width())?,
-            post_norms: match post_norms {
-                true => Some(pair(Part::PostAttentionNorm, Part::PostFfnNorm, hidden)?),
-                false => None,
-            },
-            ffn_norm: norm(Part::FfnNorm, hidden)?,
-            ffn: match ffn {
-                FfnSpec::Dense { width } => FfnWeights::Dense(self.dense(index, *width)?),
-                FfnSpec::Experts(experts) => self.experts(index, experts)?,
-            },
-        })
-    }
-
-    fn dense(&self, layer: usize, width: usize) -> Result<Gated, WeightsError> {
-        let hidden = self.spec.hidden;
-        Ok(Gated {
-            gate: self.layer_matrix(layer, Part::Gate, width, hidden)?,
-            up: self.layer_matrix(layer, Part::Up, width, hidden)?,
-            down: self.layer_matrix(layer, Part::Down, hidden, width)?,
-        })
-    }
-
-    fn experts(&self, layer: usize, experts: &ExpertsSpec) -> Result<FfnWeights, WeightsError> {
-        let hidden = self.spec.hidden;
-        let router = self.naming.weight(layer, Part::Router);
-        let tensor = self.shaped(&router, &[experts.count, hidden])?;
-        // Rounding a router's input could send a token to another expert, so it is always exact.
-        let router = self.pack(&router, &tensor, experts.count, hidden, Arithmetic::Exact)?;
-        let expert = |index| {
-            Ok(Gated {
-                gate: self.expert(layer, index, Part::ExpertGate, experts, [experts.width, hidden])?,
-                up: self.expert(layer, index, Part::ExpertUp, experts, [experts.width, hidden])?,
-                down: self.expert(layer, index, Part::ExpertDown, experts, [hidden, experts.width])?,
-            })
-        };
-        Ok(FfnWeights::Experts {
-            router,
-            experts: (0..experts.count).map(expert).collect::<Result<_, _>>()?,
-        })
-    }
-
-    /// One expert's matrix: a tensor of its own, or a slice of the tensor of all.
-    fn expert(
-        &self,
-        layer: usize,
-        index: usize,
-        part: Part,
-        experts: &ExpertsSpec,
-        [rows, cols]: [usize; 2],
-    ) -> Result<Matrix, WeightsError> {
-        let name = self.naming.expert(layer, index, part);
-        match self.naming {
-            Naming::HuggingFace { .. } => self.matrix(&name, rows, cols),
-            Naming::Gguf => {
-                let all = self.shaped(&name, &[experts.count, rows, cols])?;
-                let size = all.bytes.len() / experts.count;
-                let one = Tensor {
-                    bytes: &all.bytes[index * size..(index + 1) * size],
-                    ..all
-                };
-                self.pack(&name, &one, rows, cols, self.arithmetic)
-            }
-        }
-    }
-
-    /// A matrix whose rows are the channels of heads that are rotated; brought into the order of `Rope` if necessary.
-    fn heads(&self, layer: usize, part: Part, attention: &AttentionSpec, heads: usize) -> Result<Linear, WeightsError> {
-        let head_dim = attention.head_dim;
-        let rows = heads * head_dim;
-        if self.naming != Naming::Gguf || !self.spec.family.gguf_pairs() {
-            return self.linear(layer, part, rows, attention.bias);
-        }
-        let (name, cols) = (self.naming.weight(layer, part), self.spec.hidden);
-        let tensor = self.shaped(&name, &[rows, cols])?;
-        let bytes = unpair_rows(tensor.bytes, rows, head_dim);
-        let unpaired = Tensor {
-            bytes: &bytes,
-            ..tensor
-        };
-        Ok(Linear {
-            matrix: self.pack(&name, &unpaired, rows, cols, self.arithmetic)?,
-            bias: None,
-        })
-    }
-
-    fn linear(&self, layer: usize, part: Part, rows: usize, bias: bool) -> Result<Linear, WeightsError> {
-        let bias = match bias {
-            true => Some(self.vector(&self.naming.bias(layer, part), rows)?),
-            false => None,
-        };
-        Ok(Linear {
-            matrix: self.layer_matrix(layer, part, rows, self.spec.hidden)?,
-            bias,
-        })
-    }
-
-    fn layer_matrix(&self, layer: usize, part: Part, rows: usize, cols: usize) -> Result<Matrix, WeightsError> {
-        self.matrix(&self.naming.weight(layer, part), rows, cols)
-    }
-
-    fn matrix(&self, name: &str, rows: usize, cols: usize) -> Result<Matrix, WeightsError> {
-        let tensor = self.shaped(name, &[rows, cols])?;
-        self.pack(name, &tensor, rows, cols, self.arithmetic)
-    }
-
-    fn pack(
-        &self,
-        name: &str,
-        tensor: &Tensor<'_>,
-        rows: usize,
-        cols: usize,
-        arithmetic: Arithmetic,
-    ) -> Result<Matrix, WeightsError> {
-        let packed = self.cpu.matrix(tensor.dtype, rows, cols, tensor.bytes, arithmetic);
-        packed.map_err(|source| WeightsError::Kernel {
-            name: name.into(),
-            source,
-        })
-    }
-
-    /// A norm's weights as factors.
-    fn norm(&self, name: &str, width: usize) -> Result<Vec<f32>, WeightsError> {
-        let mut weights = self.vector(name, width)?;
-        if self.naming != Naming::Gguf && self.spec.family.norms_minus_one() {
-            weights.iter_mut().for_each(|weight| *weight += 1.0);
-        }
-        Ok(weights)
-    }
-
-    fn rope_divisors(&self) -> Result<Option<Vec<f32>>, WeightsError> {
-        let wanted = self.spec.layers.iter().find(|layer| layer.attention.rope.divisors);
-        wanted
-            .map(|layer| self.vector(self.naming.rope_divisors(), layer.attention.head_dim / 2))
-            .transpose()
-    }
-
-    fn vector(&self, name: &str, len: usize) -> Result<Vec<f32>, WeightsError> {
-        let tensor = self.shaped(name, &[len])?;
-        let mut values = vec![0.0; len];
-        reference::dequantize(tensor.dtype, tensor.bytes, &mut values);
-        Ok(values)
-    }
-
-    fn shaped(&self, name: &str, expected: &[usize]) -> Result<Tensor<'_>, WeightsError> {
-        let tensor = self.checkpoint.tensor(name)?;
-        if tensor.shape != expected {
-            return Err(WeightsError::Shape {
-                name: name.into(),
-                expected: expected.into(),
-                got: tensor.shape.into(),
-            });
-        }
-        self.mark_used(name);
-        Ok(tensor)
-    }
-
-    fn mark_used(&self, name: &str) {
-        let mut used = self.used.lock().expect("no thread panics while it holds the set");
-        used.insert(name.to_owned());
-    }
-
-    fn refuse_unused(&self) -> Result<(), WeightsError> {
-        let used = self.used.lock().expect("no thread panics while it holds the set");
-        let mut unused = self.checkpoint.names();
-        // Old checkpoints carry the angles of the rotation, which the description determines.
-        unused.retain(|name| !used.contains(*name) && !name.ends_with("rotary_emb.inv_freq"));
-        unused.sort_unstable();
-        match unused.first() {
-            None => Ok(()),
-            Some(name) => Err(WeightsError::Unused {
-                family: self.spec.family.name(),
-                count: unused.len(),
-                name: (*name).to_owned(),
-            }),
-        }
+impl ExpertsWeights {
+    fn bytes(&self) -> usize {
+        let pool = self
+            .pool
+            .as_ref()
+            .map_or(0, |pool| pool.into.bytes() + pool.back.bytes());
+        self.router.bytes() + pool + self.experts.iter().map(Gated::bytes).sum::<usize>()
     }
 }
-
-/// Undoes the order (0, d/2, 1, d/2 + 1, …) of the rows of every head.
-fn unpair_rows(bytes: &[u8], rows: usize, head_dim: usize) -> Vec<u8> {
-    let (row_bytes, half) = (bytes.len() / rows, head_dim / 2);
-    let mut unpaired = Vec::with_capacity(bytes.len());
-    for head in bytes.chunks_exact(head_dim * row_bytes) {
-        for channel in 0..head_dim {
-            let row = 2 * (channel % half) + channel / half;
-            unpaired.extend_from_slice(&head[row * row_bytes..(row + 1) * row_bytes]);
-        }
-    }
-    unpaired
-}
-
-#[cfg(test)]
-mod tests;

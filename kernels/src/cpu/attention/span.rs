@@ -174,7 +174,7 @@ impl<E: Element> Kernel for TypedSpan<'_, E> {
         let end = read.map(|keys| keys.end).max().unwrap_or(0);
         let mut start = first / TILE * TILE;
         while start < end {
-            let tile = self.locate(start, end);
+            let tile = self.locate(start, first..end);
             let whole = self
                 .span
                 .rows
@@ -198,9 +198,9 @@ impl<E: Element> Kernel for TypedSpan<'_, E> {
 }
 
 impl<E: Element> TypedSpan<'_, E> {
-    /// Finds a tile's pages. A half past `end` may have none; it is given the first half's and never used.
+    /// Finds a tile's pages. A half without a key that is read may have none; it is given the other's and never used.
     #[inline(always)]
-    fn locate(&self, start: usize, end: usize) -> Tile {
+    fn locate(&self, start: usize, read: Range<usize>) -> Tile {
         let Span {
             kv,
             layer,
@@ -216,12 +216,9 @@ impl<E: Element> TypedSpan<'_, E> {
                 values[slot * kv.shape().value_dim() * E::BYTES..].as_ptr(),
             )
         };
-        let first = half(start);
-        let second = if start + LANES < end {
-            half(start + LANES)
-        } else {
-            first
-        };
+        let middle = start + LANES;
+        let first = half(if middle <= read.start { middle } else { start });
+        let second = if middle < read.end { half(middle) } else { first };
         Tile {
             keys: [first.0, second.0],
             values: [first.1, second.1],

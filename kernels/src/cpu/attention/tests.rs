@@ -191,3 +191,21 @@ fn refuses_a_table_that_is_too_short() {
     scene.table.truncate(2);
     scene.run(Some(&cpus()[0]), 32, 1, None);
 }
+
+#[test]
+fn blocks_behind_the_window_are_not_looked_at() {
+    for (window, block_tokens) in [(17, 16), (40, 16), (100, 32), (1, 16)] {
+        let mut scene = Scene::new(shape(24, 2, block_tokens, KvDType::F32), 2, 330);
+        for (start, tokens) in [(200, 1), (203, 90), (320, 10)] {
+            let expected = scene.run(Some(&cpus()[0]), start, tokens, Some(window));
+            let gone = (start + 1 - window) / block_tokens;
+            let kept = scene.table.clone();
+            scene.table[..gone].fill(u32::MAX);
+            for cpu in cpus() {
+                let got = scene.run(Some(&cpu), start, tokens, Some(window));
+                assert_same(&got, &expected, "without the blocks behind");
+            }
+            scene.table = kept;
+        }
+    }
+}

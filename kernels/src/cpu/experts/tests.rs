@@ -49,7 +49,7 @@ fn a_token_gets_the_same_from_its_experts_alone_and_among_others() {
     let logits: Vec<f32> = (0..tokens * 4).map(|i| (i as f32 * 1.3).cos()).collect();
     let routing = cpu.route(&logits, 4, 2, true);
     let mut together = vec![0.0; x.len()];
-    cpu.experts(&x, &routing, &experts, Activation::Silu, &mut together);
+    apply(&cpu, &x, &routing, &experts, &mut together);
     for token in 0..tokens {
         let x = &x[token * width..(token + 1) * width];
         let mut expected = vec![0.0; width];
@@ -67,7 +67,39 @@ fn a_token_gets_the_same_from_its_experts_alone_and_among_others() {
         assert_eq!(together[token * width..(token + 1) * width], expected, "token {token}");
         let mut alone = vec![0.0; width];
         let routing = Routing::new(2, routing.token(token).to_vec());
-        cpu.experts(x, &routing, &experts, Activation::Silu, &mut alone);
+        apply(&cpu, x, &routing, &experts, &mut alone);
         assert_eq!(alone, expected, "token {token} alone");
     }
+}
+
+fn apply(cpu: &Cpu, x: &[f32], routing: &Routing, experts: &[Expert<'_>], out: &mut [f32]) {
+    let mut answers = Vec::new();
+    cpu.expert_rows(x, routing, experts, 0, Activation::Silu, &mut answers);
+    cpu.combine(routing, &answers, 0..experts.len(), out);
+}
+
+#[test]
+fn a_bias_chooses_and_does_not_weigh() {
+    let logits = [0.0, 1.0, -1.0, 2.0];
+    let bias = [0.9, 0.0, 0.0, -0.5];
+    let routing = cpu().route_by_sigmoid(&logits, &bias, 2, 3.0);
+    let sigmoid = |x: f32| 1.0 / (1.0 + (-x).exp());
+    let sum = sigmoid(0.0) + sigmoid(1.0);
+    let [(first, a), (second, b)] = routing.token(0) else {
+        panic!("two choices")
+    };
+    assert_eq!((*first, *second), (0, 1), "3 is the largest but for its bias");
+    assert!((a - 3.0 * sigmoid(0.0) / sum).abs() < 1e-6);
+    assert!((b - 3.0 * sigmoid(1.0) / sum).abs() < 1e-6);
+}
+
+#[test]
+fn experts_that_are_elsewhere_add_nothing() {
+    let routing = Routing::new(2, vec![(0, 0.5), (3, 2.0), (1, 1.0), (2, 4.0)]);
+    let answers = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
+    let mut out = [f32::NAN; 4];
+    cpu().combine(&routing, &answers, 2..4, &mut out);
+    assert_eq!(out, [6.0, 8.0, 28.0, 32.0]);
+    cpu().combine(&routing, &answers, 4..4, &mut out);
+    assert_eq!(out, [0.0; 4]);
 }

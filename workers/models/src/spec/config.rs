@@ -4,8 +4,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    Activation, AttentionSpec, ExpertsSpec, Family, FfnSpec, LayerSpec, ModelSpec, Rope, RopeScaling, SpecError,
-    layer_count,
+    Activation, AttentionSpec, ExpertsSpec, Family, FfnSpec, LayerSpec, ModelSpec, Norm, Rope, RopeScaling,
+    RoutingSpec, SpecError, layer_count, muse,
 };
 
 /// The keys that are understood. Others do not change what a model computes, except those `refuse_unsupported` looks at.
@@ -68,6 +68,9 @@ pub fn from_config(json: &[u8]) -> Result<ModelSpec, SpecError> {
     let value: Value = serde_json::from_slice(json).map_err(|error| SpecError::Json(error.to_string()))?;
     let model_type = value.get("model_type").and_then(Value::as_str);
     let family = Family::from_config(model_type.ok_or_else(|| SpecError::Missing("model_type".into()))?)?;
+    if family == Family::MuseSpark {
+        return muse::from_config(&value)?.checked();
+    }
     refuse_unsupported(&value)?;
     let config: Config = serde_json::from_value(value).map_err(|error| SpecError::Json(error.to_string()))?;
     config.spec(family)?.checked()
@@ -107,6 +110,10 @@ impl Config {
             vocabulary: self.vocab_size,
             context: self.max_position_embeddings,
             norm_epsilon: self.rms_norm_eps as f32,
+            post_norm_epsilon: self.rms_norm_eps as f32,
+            embedding_norm: false,
+            logit_scale: 1.0,
+            logit_cap: None,
             tied_head: self.tie_word_embeddings.unwrap_or(family == Family::Gemma3),
             embedding_scale: if switches.scaled_embedding {
                 self.embedding_scale()
@@ -155,13 +162,17 @@ impl Config {
                 kv_heads: self.num_key_value_heads.unwrap_or(self.num_attention_heads),
                 head_dim,
                 bias: switches.bias,
-                head_norm: switches.head_norm,
+                head_norm: Norm::gain_if(switches.head_norm),
+                output_norm: false,
+                output_gate: false,
                 scale,
                 window,
-                rope,
+                rope: Some(rope),
             },
             ffn: self.ffn(family, layer)?,
-            post_norms: switches.post_norms,
+            post_attention: Norm::gain_if(switches.post_norms),
+            post_ffn: Norm::gain_if(switches.post_norms),
+            residual_gate: None,
         })
     }
 
@@ -222,7 +233,10 @@ impl Config {
                 .ok_or_else(|| missing("moe_intermediate_size"))?,
             count: self.num_local_experts.ok_or_else(|| missing("num_experts"))?,
             active: self.num_experts_per_tok.ok_or_else(|| missing("num_experts_per_tok"))?,
-            normalize: self.norm_topk_prob.unwrap_or(false),
+            routing: RoutingSpec::Softmax {
+                normalize: self.norm_topk_prob.unwrap_or(false),
+            },
+            pool: None,
         }))
     }
 }
@@ -281,7 +295,7 @@ impl RopeTable {
     }
 }
 
-fn unsupported(key: &str, value: String, instead: &'static str) -> SpecError {
+pub(super) fn unsupported(key: &str, value: String, instead: &'static str) -> SpecError {
     SpecError::Unsupported {
         key: key.into(),
         value,

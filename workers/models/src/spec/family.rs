@@ -15,6 +15,8 @@ pub enum Family {
     Qwen3Moe,
     /// Gemma 3, text only.
     Gemma3,
+    /// Muse Spark; the towers for pictures and sounds are models of their own.
+    MuseSpark,
 }
 
 /// What a family's members have in common.
@@ -22,8 +24,8 @@ pub(super) struct Switches {
     pub(super) family: Family,
     /// `model_type` in config.json.
     pub(super) config_name: &'static str,
-    /// `general.architecture` in a GGUF file.
-    pub(super) gguf_name: &'static str,
+    /// `general.architecture` in a GGUF file; `None`: there are no such files.
+    pub(super) gguf_name: Option<&'static str>,
     pub(super) bias: bool,
     pub(super) head_norm: bool,
     pub(super) post_norms: bool,
@@ -34,12 +36,16 @@ pub(super) struct Switches {
     pub(super) gguf_pairs: bool,
     /// Files other than GGUF hold norm weights minus 1.
     pub(super) norms_minus_one: bool,
+    /// As `norms_minus_one`, for the norm before the head.
+    pub(super) final_norm_minus_one: bool,
+    /// The language model is one of several parts of a checkpoint, under a name of its own.
+    pub(super) nested: bool,
 }
 
 const PLAIN: Switches = Switches {
     family: Family::Llama,
     config_name: "llama",
-    gguf_name: "llama",
+    gguf_name: Some("llama"),
     bias: false,
     head_norm: false,
     post_norms: false,
@@ -47,9 +53,11 @@ const PLAIN: Switches = Switches {
     activation: Activation::Silu,
     gguf_pairs: false,
     norms_minus_one: false,
+    final_norm_minus_one: false,
+    nested: false,
 };
 
-static FAMILIES: [Switches; 5] = [
+static FAMILIES: [Switches; 6] = [
     Switches {
         gguf_pairs: true,
         ..PLAIN
@@ -57,33 +65,42 @@ static FAMILIES: [Switches; 5] = [
     Switches {
         family: Family::Qwen2,
         config_name: "qwen2",
-        gguf_name: "qwen2",
+        gguf_name: Some("qwen2"),
         bias: true,
         ..PLAIN
     },
     Switches {
         family: Family::Qwen3,
         config_name: "qwen3",
-        gguf_name: "qwen3",
+        gguf_name: Some("qwen3"),
         head_norm: true,
         ..PLAIN
     },
     Switches {
         family: Family::Qwen3Moe,
         config_name: "qwen3_moe",
-        gguf_name: "qwen3moe",
+        gguf_name: Some("qwen3moe"),
         head_norm: true,
         ..PLAIN
     },
     Switches {
         family: Family::Gemma3,
         config_name: "gemma3_text",
-        gguf_name: "gemma3",
+        gguf_name: Some("gemma3"),
         head_norm: true,
         post_norms: true,
         scaled_embedding: true,
         activation: Activation::GeluTanh,
         norms_minus_one: true,
+        final_norm_minus_one: true,
+        ..PLAIN
+    },
+    Switches {
+        family: Family::MuseSpark,
+        config_name: "muse_spark",
+        gguf_name: None,
+        norms_minus_one: true,
+        nested: true,
         ..PLAIN
     },
 ];
@@ -108,8 +125,18 @@ impl Family {
         self.switches().norms_minus_one
     }
 
+    /// Whether files other than GGUF hold the weights of the norm before the head minus 1.
+    pub(crate) fn final_norm_minus_one(self) -> bool {
+        self.switches().final_norm_minus_one
+    }
+
+    /// Whether the language model is one of several parts of a checkpoint.
+    pub(crate) fn nested(self) -> bool {
+        self.switches().nested
+    }
+
     pub(super) fn from_config(name: &str) -> Result<Self, SpecError> {
-        find("model_type", name, |row| row.config_name)
+        find("model_type", name, |row| Some(row.config_name))
     }
 
     pub(super) fn from_gguf(name: &str) -> Result<Self, SpecError> {
@@ -117,11 +144,11 @@ impl Family {
     }
 }
 
-fn find(key: &'static str, name: &str, of: fn(&Switches) -> &'static str) -> Result<Family, SpecError> {
-    let row = FAMILIES.iter().find(|row| of(row) == name);
+fn find(key: &'static str, name: &str, of: fn(&Switches) -> Option<&'static str>) -> Result<Family, SpecError> {
+    let row = FAMILIES.iter().find(|row| of(row) == Some(name));
     row.map(|row| row.family).ok_or_else(|| SpecError::Family {
         key,
         name: name.into(),
-        supported: FAMILIES.iter().map(of).collect::<Vec<_>>().join(", "),
+        supported: FAMILIES.iter().filter_map(of).collect::<Vec<_>>().join(", "),
     })
 }

@@ -1,7 +1,8 @@
 //! Reads the metadata of a GGUF file, and from its list of tensors what the metadata does not say.
 
 use super::{
-    AttentionSpec, ExpertsSpec, Family, FfnSpec, LayerSpec, ModelSpec, Rope, RopeScaling, SpecError, layer_count,
+    AttentionSpec, ExpertsSpec, Family, FfnSpec, LayerSpec, ModelSpec, Norm, Rope, RopeScaling, RoutingSpec, SpecError,
+    layer_count,
 };
 use crate::gguf::{FromValue, GgufFile};
 
@@ -18,12 +19,17 @@ pub fn from_gguf(file: &GgufFile) -> Result<ModelSpec, SpecError> {
     refuse_unsupported(&keys, family)?;
     let switches = family.switches();
     let hidden: usize = keys.require("embedding_length")?;
+    let norm_epsilon = keys.require("attention.layer_norm_rms_epsilon")?;
     ModelSpec {
         family,
         hidden,
         vocabulary: vocabulary(&keys)?,
         context: keys.require("context_length")?,
-        norm_epsilon: keys.require("attention.layer_norm_rms_epsilon")?,
+        norm_epsilon,
+        post_norm_epsilon: norm_epsilon,
+        embedding_norm: false,
+        logit_scale: 1.0,
+        logit_cap: None,
         tied_head: file.tensor("output.weight").is_none(),
         embedding_scale: if switches.scaled_embedding {
             (hidden as f32).sqrt()
@@ -119,17 +125,21 @@ fn layer_spec(keys: &Keys<'_>, family: Family, hidden: usize, layer: usize) -> R
             kv_heads: keys.get("attention.head_count_kv")?.unwrap_or(heads),
             head_dim,
             bias: switches.bias,
-            head_norm: switches.head_norm,
+            head_norm: Norm::gain_if(switches.head_norm),
+            output_norm: false,
+            output_gate: false,
             scale: (head_dim as f64).powf(-0.5) as f32,
             window: if slides {
                 Some(keys.require("attention.sliding_window")?)
             } else {
                 None
             },
-            rope,
+            rope: Some(rope),
         },
         ffn: ffn(keys, layer)?,
-        post_norms: switches.post_norms,
+        post_attention: Norm::gain_if(switches.post_norms),
+        post_ffn: Norm::gain_if(switches.post_norms),
+        residual_gate: None,
     })
 }
 
@@ -190,6 +200,7 @@ fn ffn(keys: &Keys<'_>, layer: usize) -> Result<FfnSpec, SpecError> {
         width,
         count: keys.require("expert_count")?,
         active: keys.require("expert_used_count")?,
-        normalize: true,
+        routing: RoutingSpec::Softmax { normalize: true },
+        pool: None,
     }))
 }

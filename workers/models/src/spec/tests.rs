@@ -29,7 +29,11 @@ fn refusal(changes: Value) -> String {
 }
 
 fn rope_of(changes: Value) -> Rope {
-    read(&with(llama(), changes)).unwrap().layers[0].attention.rope.clone()
+    read(&with(llama(), changes)).unwrap().layers[0]
+        .attention
+        .rope
+        .clone()
+        .unwrap()
 }
 
 #[test]
@@ -42,7 +46,7 @@ fn a_llama_is_read() {
     let attention = &spec.layers[29].attention;
     assert_eq!((attention.heads, attention.kv_heads, attention.head_dim), (9, 3, 64));
     assert_eq!(attention.scale, 0.125);
-    assert_eq!(attention.rope.theta, 100_000.0);
+    assert_eq!(attention.rope.as_ref().unwrap().theta, 100_000.0);
     assert_eq!(spec.parameters(), 134_515_008, "as published for this model");
 }
 
@@ -150,7 +154,7 @@ fn ramps_keep_the_fast_and_divide_the_slow() {
 fn what_is_not_supported_is_named() {
     assert_eq!(
         refusal(json!({ "model_type": "mamba2" })),
-        "'model_type' is 'mamba2', which is not supported; supported are llama, qwen2, qwen3, qwen3_moe, gemma3_text"
+        "'model_type' is 'mamba2', which is not supported; supported are llama, qwen2, qwen3, qwen3_moe, gemma3_text, muse_spark"
     );
     assert_eq!(
         refusal(json!({ "attention_bias": true })),
@@ -216,4 +220,76 @@ fn both_layouts_of_a_model_read_alike() {
     let gguf = super::from_gguf(&GgufFile::from_bytes(gguf.to_vec()).unwrap()).unwrap();
     let config = from_config(include_bytes!("../../tests/fixtures/llama-tiny/config.json")).unwrap();
     assert_eq!(gguf, config);
+}
+
+fn muse() -> Value {
+    let path = format!(
+        "{}/tests/fixtures/muse-spark-tiny/config.json",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn muse_spark_is_a_table_of_options() {
+    let spec = read(&muse()).unwrap();
+    assert_eq!(
+        (spec.family, spec.layers.len(), spec.hidden),
+        (Family::MuseSpark, 6, 128)
+    );
+    assert!(spec.embedding_norm && !spec.tied_head);
+    assert_eq!(spec.logit_cap, Some(20.0));
+    let windows: Vec<_> = spec.layers.iter().map(|layer| layer.attention.window).collect();
+    assert_eq!(windows, [Some(16), None, Some(16), Some(16), Some(16), None]);
+    let rotated: Vec<_> = spec.layers.iter().map(|layer| layer.attention.rope.is_some()).collect();
+    assert_eq!(rotated, [true, false, true, true, true, false]);
+    assert_eq!(spec.layers[0].attention.scale, 3.0 / 4.0);
+    assert_eq!(spec.layers[0].ffn, FfnSpec::Dense { width: 192 });
+    let FfnSpec::Experts(experts) = &spec.layers[1].ffn else {
+        panic!("layer 1 is sparse");
+    };
+    assert_eq!(
+        (experts.count, experts.active, experts.width, experts.pool),
+        (8, 2, 48, Some(64))
+    );
+}
+
+/// The figures that are published for the large model.
+#[test]
+fn muse_spark_is_counted_as_published() {
+    let mut config = muse();
+    let text = json!({
+        "vocab_size": 202_048, "hidden_size": 8192, "num_hidden_layers": 62, "num_attention_heads": 128,
+        "num_key_value_heads": 16, "head_dim": 64, "moe_hidden_size": 4096, "moe_intermediate_size": 4096,
+        "num_local_experts": 256, "num_experts_per_tok": 8, "mlp_layer_types": vec!["sparse"; 62],
+        "layer_types": vec!["full_attention"; 62], "layer_rope_theta": vec![0.0; 62]
+    });
+    let (Some(tiny), Some(large)) = (config["text_config"].as_object_mut(), text.as_object()) else {
+        panic!("two tables");
+    };
+    tiny.extend(large.clone());
+    let billions = read(&config).unwrap().parameters() as f64 / 1e9;
+    assert!((billions - (816.7 + 3.3)).abs() < 0.1, "{billions}");
+}
+
+#[test]
+fn what_muse_spark_lacks_is_named() {
+    let refusal = |key: &str, value: Value| {
+        let mut config = muse();
+        config["text_config"][key] = value;
+        read(&config).unwrap_err().to_string()
+    };
+    assert_eq!(
+        refusal("layer_types", json!(["full_attention"])),
+        "'layer_types[1]' is missing"
+    );
+    assert_eq!(
+        refusal("mlp_layer_types", json!(["wide"])),
+        "'mlp_layer_types[0]' is 'wide'; it must be one of sparse, dense"
+    );
+    assert_eq!(refusal("sliding_window", Value::Null), "'sliding_window' is missing");
+    assert_eq!(
+        refusal("residual_gate_temperature", json!(0.0)),
+        "'residual_gate_temperature' is 0; it must be more than 0"
+    );
 }

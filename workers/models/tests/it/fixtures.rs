@@ -5,14 +5,17 @@ use std::{fs, path::PathBuf};
 use cluster_models::{Arithmetic, KvDType, Loaded, Options, open};
 use safetensors::SafeTensors;
 
+use crate::muse::{TEXTS, recorded};
+
 /// All checkpoints with recorded outputs, and where in their folder the model is.
-pub(crate) const CHECKPOINTS: [(&str, &str); 6] = [
+pub(crate) const CHECKPOINTS: [(&str, &str); 7] = [
     ("llama-tiny", ""),
     ("llama-tiny-gguf", "model.gguf"),
     ("qwen2-tiny", ""),
     ("qwen3-tiny", ""),
     ("qwen3-moe-tiny", ""),
     ("gemma3-tiny", ""),
+    ("muse-spark-tiny", ""),
 ];
 
 pub(crate) fn folder(name: &str) -> PathBuf {
@@ -76,9 +79,24 @@ pub(crate) fn goldens(name: &str) -> Vec<Golden> {
         .collect()
 }
 
-/// The tokens of the longest prompt.
+/// The tokens of every recorded prompt.
+pub(crate) fn prompts(name: &str) -> Vec<Vec<u32>> {
+    if name == "muse-spark-tiny" {
+        return TEXTS.map(|text| recorded(text, None).tokens).into();
+    }
+    goldens(name).into_iter().map(|golden| golden.tokens).collect()
+}
+
+/// A long prompt.
 pub(crate) fn long_prompt(name: &str) -> Vec<u32> {
-    goldens(name).pop().unwrap().tokens
+    let mut prompts = prompts(name);
+    let last = prompts.pop().unwrap();
+    // Muse's are shorter than others' and follow each other well enough.
+    if name == "muse-spark-tiny" {
+        [&*prompts[2], &last].concat()
+    } else {
+        last
+    }
 }
 
 fn integers(tensors: &SafeTensors<'_>, name: &str) -> Vec<i64> {

@@ -1,17 +1,17 @@
 //! Promise 1 rests on this: the bits of a row depend on its own sequence, and on nothing else.
 
 use cluster_engine::{BlockId, ModelError, Wanted};
-use cluster_models::{Options, open};
+use cluster_models::{Options, Ranks, open};
 use rstest::rstest;
 
 use crate::{
-    fixtures::{exact, goldens, load, long_prompt, path},
+    fixtures::{exact, load, long_prompt, path, prompts},
     sequences::{Part, Sequences, bits},
 };
 
 #[rstest]
 fn cutting_a_sequence_changes_no_bit(
-    #[values("llama-tiny-gguf", "qwen2-tiny", "qwen3-moe-tiny", "gemma3-tiny")] name: &str,
+    #[values("llama-tiny-gguf", "qwen2-tiny", "qwen3-moe-tiny", "gemma3-tiny", "muse-spark-tiny")] name: &str,
     #[values(exact(), Options::new(2))] options: Options,
 ) {
     let tokens = long_prompt(name);
@@ -25,11 +25,11 @@ fn cutting_a_sequence_changes_no_bit(
 
 #[rstest]
 fn company_changes_no_bit(
-    #[values("llama-tiny-gguf", "qwen2-tiny", "qwen3-moe-tiny", "gemma3-tiny")] name: &str,
+    #[values("llama-tiny-gguf", "qwen2-tiny", "qwen3-moe-tiny", "gemma3-tiny", "muse-spark-tiny")] name: &str,
     #[values(exact(), Options::new(2))] options: Options,
 ) {
     let loaded = load(name, options);
-    let prompts: Vec<Vec<u32>> = goldens(name).into_iter().map(|golden| golden.tokens).collect();
+    let prompts = prompts(name);
     let mut alone = Vec::new();
     for tokens in &prompts {
         alone.extend(Sequences::new(loaded.model().unwrap(), 1).run(0, tokens, &[tokens.len()]));
@@ -43,7 +43,7 @@ fn company_changes_no_bit(
             .filter(|part| !part.2.is_empty())
             .collect()
     };
-    let mut sequences = Sequences::new(loaded.model().unwrap(), 4);
+    let mut sequences = Sequences::new(loaded.model().unwrap(), prompts.len() as u32);
     let whole = parts(&prompts, 0);
     let whole: Vec<Part<'_>> = whole
         .iter()
@@ -133,7 +133,7 @@ fn threads_and_block_size_change_no_bit() {
 /// Prefill here, decode there: the pages carry everything.
 #[rstest]
 fn moved_pages_continue_with_the_same_bits(
-    #[values("llama-tiny-gguf", "qwen3-moe-tiny", "gemma3-tiny")] name: &str,
+    #[values("llama-tiny-gguf", "qwen3-moe-tiny", "gemma3-tiny", "muse-spark-tiny")] name: &str,
     #[values(exact(), Options::new(1))] options: Options,
 ) {
     let tokens = long_prompt(name);
@@ -149,7 +149,7 @@ fn moved_pages_continue_with_the_same_bits(
 
     let mut before = Sequences::new(loaded.model().unwrap(), 1);
     before.run(0, prompt, &[100]);
-    let mut target = Sequences::new(loaded.factory(1)().unwrap(), 3);
+    let mut target = Sequences::new(loaded.factory(Ranks::ONE, 1)().unwrap(), 3);
     for (class, described) in loaded.info().classes.iter().enumerate() {
         let moves = before.table(0, class).into_iter().zip(target.table(2, class));
         for (from, to) in moves.take(100_usize.div_ceil(described.block_tokens as usize)) {

@@ -5,5 +5,7 @@ mod fixtures;
 mod golden;
 mod independence;
 mod layouts;
+mod muse;
 mod opening;
+mod ranks;
 mod sequences;

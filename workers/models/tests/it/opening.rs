@@ -96,7 +96,7 @@ fn messages_name_the_file_and_the_remedy() {
     assert_eq!(
         message(folder.path()),
         "DIR/config.json: 'model_type' is 'mamba2', which is not supported; supported are llama, qwen2, qwen3, qwen3_moe, \
-         gemma3_text"
+         gemma3_text, muse_spark"
     );
     fs::write(at("short.gguf"), b"GGUF\x03\0\0\0").unwrap();
     assert_eq!(

@@ -1,6 +1,8 @@
 //! Drives a model as the engine does, with a block table per sequence.
 
-use cluster_engine::{Batch, BlockId, Model, Outputs, Row, SeqId, Slice, Wanted};
+use std::collections::BTreeMap;
+
+use cluster_engine::{Batch, BlockId, Embedded, KvKind, Model, Outputs, Row, SeqId, Slice, Wanted};
 
 /// Blocks of each sequence: enough for the longest recorded prompt and its continuation.
 const BLOCKS_EACH: u32 = 16;
@@ -10,6 +12,8 @@ pub(crate) struct Sequences {
     pub(crate) model: Box<dyn Model>,
     count: u32,
     outputs: Outputs,
+    /// Rows that stand in for embeddings, by sequence: runs of them, each with the position of its first.
+    pub(crate) media: BTreeMap<u64, Vec<(usize, Vec<f32>)>>,
 }
 
 /// Some tokens of a sequence.
@@ -28,6 +32,7 @@ impl Sequences {
             model,
             count,
             outputs: Outputs::default(),
+            media: BTreeMap::new(),
         }
     }
 
@@ -38,13 +43,26 @@ impl Sequences {
         (0..BLOCKS_EACH).rev().map(nth).map(BlockId).collect()
     }
 
+    /// As `table`, without the blocks that are wholly behind a window.
+    fn live(&self, part: &Part<'_>, class: usize) -> Vec<BlockId> {
+        let mut table = self.table(part.seq, class);
+        let class = &self.model.info().classes[class];
+        if let KvKind::Window { tokens } = class.kind {
+            let behind = (part.start + 1).saturating_sub(tokens as usize) / class.block_tokens as usize;
+            table[..behind].fill(BlockId::NONE);
+        }
+        table
+    }
+
     /// Runs one batch and gives its rows of logits; `Err` for a row that failed.
     pub(crate) fn step(&mut self, parts: &[Part<'_>]) -> Vec<Result<Vec<f32>, String>> {
         let classes = self.model.info().classes.len();
         let tables: Vec<Vec<Vec<BlockId>>> = parts
             .iter()
-            .map(|part| (0..classes).map(|class| self.table(part.seq, class)).collect())
+            .map(|part| (0..classes).map(|class| self.live(part, class)).collect())
             .collect();
+        let width = self.model.info().width as usize;
+        let embedded: Vec<Vec<Embedded<'_>>> = parts.iter().map(|part| embedded(&self.media, width, part)).collect();
         let tables: Vec<Vec<&[BlockId]>> = tables
             .iter()
             .map(|tables| tables.iter().map(Vec::as_slice).collect())
@@ -52,8 +70,9 @@ impl Sequences {
         let slices: Vec<Slice<'_>> = parts
             .iter()
             .zip(&tables)
-            .map(|(part, tables)| Slice {
-                embedded: &[],
+            .zip(&embedded)
+            .map(|((part, tables), embedded)| Slice {
+                embedded,
                 seq: SeqId(part.seq),
                 tokens: part.tokens,
                 start: part.start as u32,
@@ -102,6 +121,23 @@ impl Sequences {
         };
         self.step(&[part]).remove(0).unwrap()
     }
+}
+
+/// The part of a sequence's rows of media that lies in a slice.
+fn embedded<'a>(media: &'a BTreeMap<u64, Vec<(usize, Vec<f32>)>>, width: usize, part: &Part<'_>) -> Vec<Embedded<'a>> {
+    let runs = media.get(&part.seq).map_or(&[][..], Vec::as_slice);
+    let mut cut = Vec::new();
+    for (first, rows) in runs {
+        let start = part.start.max(*first);
+        let end = (part.start + part.tokens.len()).min(first + rows.len() / width);
+        if start < end {
+            cut.push(Embedded {
+                first: start as u32,
+                rows: &rows[(start - first) * width..(end - first) * width],
+            });
+        }
+    }
+    cut
 }
 
 pub(crate) fn arg_max(row: &[f32]) -> u32 {

@@ -1,0 +1,99 @@
+//! Muse Spark: recorded logits and greedy continuations of text, pictures, films and sounds.
+
+use std::fs;
+
+use rstest::rstest;
+use safetensors::SafeTensors;
+
+use crate::{
+    fixtures::{exact, folder, load, rows},
+    sequences::{Sequences, arg_max, largest_difference},
+};
+
+/// What the recordings allow an implementation in 32-bit floats.
+pub(crate) const TOLERANCE: f32 = 1e-3;
+
+/// What was recorded for one prompt.
+pub(crate) struct Recorded {
+    pub(crate) tokens: Vec<u32>,
+    /// Of every position.
+    pub(crate) logits: Vec<Vec<f32>>,
+    pub(crate) greedy: Vec<u32>,
+    /// Runs of rows of media, each with the position of its first.
+    pub(crate) media: Vec<(usize, Vec<f32>)>,
+}
+
+/// The recordings' names.
+pub(crate) const TEXTS: [&str; 5] = ["prompt0", "prompt1", "prompt2", "prompt3", "prompt4"];
+
+/// Reads what was recorded; a medium's rows replace the tokens with this id.
+pub(crate) fn recorded(name: &str, placeholder: Option<u32>) -> Recorded {
+    let bytes = fs::read(folder("muse-spark-tiny").join("golden.safetensors")).unwrap();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    let integers = |what: &str| -> Vec<u32> {
+        let tensor = tensors.tensor(&format!("{name}.{what}")).unwrap();
+        let values = tensor.data().chunks_exact(4);
+        values
+            .map(|value| u32::from_le_bytes(value.try_into().unwrap()))
+            .collect()
+    };
+    Recorded {
+        tokens: integers("ids"),
+        logits: rows(&tensors, &format!("{name}.logits")),
+        greedy: integers("greedy32"),
+        media: placeholder.map_or(Vec::new(), |placeholder| {
+            runs(&integers("ids"), placeholder, rows(&tensors, &format!("{name}.embeds")))
+        }),
+    }
+}
+
+/// Gives each run of placeholders its rows.
+fn runs(ids: &[u32], placeholder: u32, rows: Vec<Vec<f32>>) -> Vec<(usize, Vec<f32>)> {
+    let mut runs: Vec<(usize, Vec<f32>)> = Vec::new();
+    let places = ids.iter().enumerate().filter(|(_, id)| **id == placeholder);
+    let mut before = None;
+    for ((position, _), row) in places.zip(rows) {
+        match runs.last_mut() {
+            Some(run) if before == position.checked_sub(1) => run.1.extend(row),
+            _ => runs.push((position, row)),
+        }
+        before = Some(position);
+    }
+    runs
+}
+
+/// Runs a recorded prompt in pieces and continues it greedily; gives all logits of the prompt.
+pub(crate) fn assert_matches(sequences: &mut Sequences, recorded: &Recorded, pieces: &[usize], what: &str) {
+    sequences.media.insert(0, recorded.media.clone());
+    let computed = sequences.run(0, &recorded.tokens, pieces);
+    for (position, (computed, expected)) in computed.iter().zip(&recorded.logits).enumerate() {
+        let difference = largest_difference(computed, expected);
+        assert!(difference < TOLERANCE, "{what}, position {position}: {difference}");
+    }
+    let mut row = computed.last().unwrap().clone();
+    for (step, expected) in recorded.greedy.iter().enumerate() {
+        assert_eq!(arg_max(&row), *expected, "{what}, step {step}");
+        row = sequences.append(0, recorded.tokens.len() + step, *expected);
+    }
+}
+
+#[rstest]
+fn texts_match(#[values(1000, 1, 16, 5)] piece: usize) {
+    let loaded = load("muse-spark-tiny", exact());
+    for name in TEXTS {
+        let mut sequences = Sequences::new(loaded.model().unwrap(), 1);
+        assert_matches(&mut sequences, &recorded(name, None), &[piece], name);
+    }
+}
+
+#[rstest]
+#[case("image", 1409)]
+#[case("video", 1413)]
+#[case("audio", 1414)]
+fn media_match(#[case] name: &str, #[case] placeholder: u32) {
+    let loaded = load("muse-spark-tiny", exact());
+    for piece in [1000, 1, 7] {
+        let mut sequences = Sequences::new(loaded.model().unwrap(), 1);
+        assert_matches(&mut sequences, &recorded(name, Some(placeholder)), &[piece], name);
+    }
+}
