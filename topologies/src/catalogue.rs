@@ -1,6 +1,6 @@
 //! Models and accelerators by name, and the files that are shipped inside the program.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 use crate::{AcceleratorFile, ModelFile, suggest::nearest};
 
@@ -16,6 +16,9 @@ macro_rules! shipped {
 const SHIPPED_MODELS: &[Shipped] = shipped!("models/":
     "smollm2-135m-instruct",
     "muse-nano",
+    "muse-spark-open-816b-a42b",
+    "deepseek-v4-flash",
+    "deepseek-v4-pro",
 );
 
 const SHIPPED_ACCELERATORS: &[Shipped] = shipped!("accelerators/":
@@ -33,6 +36,36 @@ const SHIPPED_ACCELERATORS: &[Shipped] = shipped!("accelerators/":
 const SHIPPED_TOPOLOGIES: &[Shipped] = shipped!("":
     "local",
     "local-pd",
+    "muse-nano",
+    "epd-b300",
+    "muse-spark-b300-latency",
+    "muse-spark-b300-sp",
+    "muse-spark-b300-throughput",
+    "muse-spark-gb200",
+    "muse-spark-gb200-disagg",
+    "muse-spark-gb200-kv",
+    "muse-spark-gb300",
+    "muse-spark-gb300-disagg",
+    "muse-spark-gb300-kv",
+    "muse-spark-gb300-small-batch",
+    "muse-spark-gb300-tp8",
+    "muse-spark-h200",
+    "muse-spark-h200-bf16",
+    "muse-spark-mi355x",
+    "muse-spark-mi355x-nvfp4",
+    "muse-spark-xeon",
+    "deepseek-v4-flash-b200-balanced",
+    "deepseek-v4-flash-b200-latency",
+    "deepseek-v4-flash-b200-throughput",
+    "deepseek-v4-flash-spark",
+    "deepseek-v4-pro-b200-agentic",
+    "deepseek-v4-pro-b200-agentic-dp8",
+    "deepseek-v4-pro-b200-balanced",
+    "deepseek-v4-pro-b200-latency",
+    "deepseek-v4-pro-b200-throughput",
+    "deepseek-v4-pro-mi355x-pd-256",
+    "deepseek-v4-pro-mi355x-pd-8",
+    "deepseek-v4-pro-mi355x-pd-96",
 );
 
 /// The models and accelerators a topology can refer to by name.
@@ -45,6 +78,11 @@ pub struct Catalogue {
 impl Catalogue {
     /// What is shipped with the program.
     pub fn shipped() -> Self {
+        static SHIPPED: LazyLock<Catalogue> = LazyLock::new(Catalogue::read_shipped);
+        SHIPPED.clone()
+    }
+
+    fn read_shipped() -> Self {
         let mut catalogue = Self::default();
         for (name, text) in SHIPPED_MODELS {
             let model = ModelFile::parse(text, name).expect("shipped model files are tested");

@@ -7,12 +7,17 @@ use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
 use crate::{
-    Catalogue, Problem, Problems, Resolved, Topology, check, resolve,
+    Catalogue, Problem, Problems, Resolved, Topology,
+    catalogue::shipped_topology,
+    check,
+    extend::{Bases, extend},
+    resolve,
+    schema::whole_schema,
     shape::fit,
     tree::{Tree, Value},
 };
 
-static TOPOLOGY_SCHEMA: LazyLock<Json> = LazyLock::new(|| crate::json_schema().to_value());
+static TOPOLOGY_SCHEMA: LazyLock<Json> = LazyLock::new(|| whole_schema().to_value());
 
 /// A file that was read, its places at hand, so that what is found later can be reported with line and column.
 #[derive(Clone, Debug)]
@@ -25,10 +30,21 @@ pub struct Document {
 }
 
 impl Document {
-    /// Reads and checks `text`. `file` is only its name, for messages.
+    /// Reads and checks `text`, which may extend a shipped file. `file` is only its name, for messages.
     pub fn read(text: &str, file: &str) -> Self {
+        Self::read_with(text, file, &|base| shipped_topology(base).map(str::to_owned))
+    }
+
+    /// Reads and checks `text`, which may extend a file that `bases` has.
+    pub fn read_with(text: &str, file: &str, bases: Bases<'_>) -> Self {
         let mut problems = Vec::new();
-        let (tree, topology) = read::<Topology>(text, &TOPOLOGY_SCHEMA, &mut problems);
+        let tree = Tree::read(text, &mut problems).map(|tree| extend(tree, bases, &mut problems));
+        // Without its base a file lacks almost everything; saying so would hide the cause.
+        let is_whole = problems.iter().all(|problem| problem.at != "extends");
+        let topology = tree
+            .as_ref()
+            .filter(|_| is_whole)
+            .and_then(|tree| from_tree(tree, &TOPOLOGY_SCHEMA, &mut problems));
         if let Some(topology) = &topology {
             let faulty: Vec<String> = problems.iter().map(|problem| problem.at.clone()).collect();
             let found = check(topology).into_iter();
@@ -90,22 +106,23 @@ pub(crate) fn read<T: DeserializeOwned + JsonSchema>(
     schema: &Json,
     problems: &mut Vec<Problem>,
 ) -> (Option<Tree>, Option<T>) {
-    let Some(tree) = Tree::read(text, problems) else {
-        return (None, None);
-    };
+    let tree = Tree::read(text, problems);
+    let value = tree.as_ref().and_then(|tree| from_tree(tree, schema, problems));
+    (tree, value)
+}
+
+fn from_tree<T: DeserializeOwned>(tree: &Tree, schema: &Json, problems: &mut Vec<Problem>) -> Option<T> {
     if tree.value == Value::Null {
         let help = "start from a shipped file, such as topologies/local.yaml";
         problems.push(Problem::new("empty-file", "", "the file says nothing", help));
-        return (Some(tree), None);
+        return None;
     }
-    let Some(json) = fit(&tree, schema, problems) else {
-        return (Some(tree), None);
-    };
+    let json = fit(tree, schema, problems)?;
     match serde_json::from_value(json) {
-        Ok(value) => (Some(tree), Some(value)),
+        Ok(value) => Some(value),
         Err(error) => {
             problems.push(Problem::new("wrong-form", "", error.to_string(), "correct the value"));
-            (Some(tree), None)
+            None
         }
     }
 }

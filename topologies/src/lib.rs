@@ -16,6 +16,7 @@ mod accelerator_file;
 pub mod catalogue;
 mod check;
 mod document;
+mod extend;
 pub mod model_file;
 mod problem;
 mod resolve;
@@ -30,6 +31,7 @@ pub use accelerator_file::{AcceleratorFile, Figure, Link, Machine, NumberFormat,
 pub use catalogue::Catalogue;
 pub use check::check;
 pub use document::{Document, load, parse};
+pub use extend::Bases;
 pub use model_file::{
     Experts, Holder, HubFile, KvLayers, ModelFile, Quantization, Shape, SingleFile, Source, Split, Towers,
     WeightFormat, WeightPart, WheelMember,

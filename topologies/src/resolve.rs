@@ -6,7 +6,8 @@ use crate::suggest::nearest;
 use crate::{
     AcceleratorFile, Catalogue, ModelFile, ModelSource, Name, Problem, RoleName, Topology,
     schema::{
-        Arithmetic, Cache, Encoder, ExpertArithmetic, KvCache, Limits, Links, Node, Restart, Router, Tokenizer, Worker,
+        Arithmetic, Cache, Encoder, ExpertArithmetic, KvCache, KvDtype, Limits, Links, Node, Restart, Router,
+        Tokenizer, Worker,
     },
 };
 
@@ -94,6 +95,8 @@ pub struct StandIn {
     pub origin: ModelOrigin,
     /// What it is called.
     pub name: String,
+    /// How it keeps keys and values.
+    pub kv_dtype: KvDtype,
 }
 
 /// Where a model comes from. Paths are as written: relative ones mean the topology file's folder.
@@ -197,7 +200,8 @@ fn stand_in(topology: &Topology, catalogue: &Catalogue, problems: &mut Vec<Probl
         ModelOrigin::File(file) => file.name.to_string(),
         other => own_names(other).remove(0),
     };
-    Some(StandIn { origin, name })
+    let kv_dtype = emulate.kv_dtype;
+    Some(StandIn { origin, name, kv_dtype })
 }
 
 fn model(topology: &Topology, catalogue: &Catalogue, problems: &mut Vec<Problem>) -> Option<ResolvedModel> {

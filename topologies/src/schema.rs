@@ -96,9 +96,25 @@ fn cpu() -> Name {
     "cpu".parse().expect("'cpu' is a name")
 }
 
-/// The JSON Schema of topology files, for editors.
+/// The JSON Schema of topology files, for editors. A file that extends another need not be whole.
 pub fn json_schema() -> Schema {
-    SchemaSettings::draft2020_12()
+    let mut schema = whole_schema();
+    schema.insert("required".into(), serde_json::json!(["name"]));
+    schema
+}
+
+/// The schema of a topology once everything it extends is in it.
+pub(crate) fn whole_schema() -> Schema {
+    let mut schema = SchemaSettings::draft2020_12()
         .into_generator()
-        .into_root_schema_for::<Topology>()
+        .into_root_schema_for::<Topology>();
+    let extends = serde_json::json!({
+        "description": "The topology that this file differs from: the name of a shipped one, or a path.",
+        "type": ["string", "null"],
+    });
+    let fields = schema.get_mut("properties").and_then(serde_json::Value::as_object_mut);
+    fields
+        .expect("a topology is a mapping with fields")
+        .insert("extends".into(), extends);
+    schema
 }

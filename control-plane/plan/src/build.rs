@@ -3,7 +3,7 @@
 use cluster_messages::{ActorPath, NodeId, Role};
 use cluster_topologies::{
     Holder, Name, Problem, Resolved, RoleName,
-    schema::{Encoder, Parallel, Tier, Worker},
+    schema::{Encoder, Fallback, Parallel, Tier, Worker},
 };
 
 use crate::{
@@ -35,7 +35,7 @@ pub fn plan(
     if !problems.is_empty() {
         return Err(problems);
     }
-    let devices = Devices::of(&nodes, &Wanted::all(resolved));
+    let devices = Devices::of(&nodes, &Wanted::all(resolved), &resolved.accelerators);
     let mut draft = Draft {
         resolved,
         facts,
@@ -397,12 +397,13 @@ pub(crate) fn passed(plan: &Plan, resolved: &Resolved, facts: &ModelFacts) -> Ve
     } else {
         String::new()
     };
+    let pages = match facts.classes.len() {
+        1 => format!("{} bytes a token", facts.kv_bytes_per_token(plan.model.kv_dtype)),
+        classes => format!("{classes} classes"),
+    };
     list.push(Passed {
         rule: "context".into(),
-        detail: format!(
-            "{context} tokens{shortened}, in pages of {} bytes a token",
-            facts.kv_bytes_per_token(plan.model.kv_dtype)
-        ),
+        detail: format!("{context} tokens{shortened}, in pages of {pages}"),
     });
     list
 }
@@ -432,9 +433,21 @@ fn fullest(rows: &[DeviceRow]) -> Option<Passed> {
 
 fn wiring(plan: &Plan) -> String {
     let count = |role: Role| plan.of_role(role).count();
+    let media = match &plan.encoding {
+        Encoding::None => "",
+        Encoding::Inside(_) => "; media are encoded inside",
+        Encoding::Apart {
+            fallback: Fallback::Fail,
+            ..
+        } => "; media are encoded apart",
+        Encoding::Apart { .. } => "; media are encoded apart, or where prompts are computed if no encoder answers",
+    };
     match count(Role::Prefill) {
-        0 => format!("{} decode with prefill inside", count(Role::Decode)),
-        prefill => format!("{prefill} prefill to {} decode, pages alike", count(Role::Decode)),
+        0 => format!("{} decode with prefill inside{media}", count(Role::Decode)),
+        prefill => format!(
+            "{prefill} prefill to {} decode, pages alike{media}",
+            count(Role::Decode)
+        ),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use cluster_messages::{ActorPath, NodeId};
 use cluster_topologies::{
-    Name, Problem, Resolved, RoleName,
+    AcceleratorFile, Name, Problem, Resolved, RoleName,
     schema::{Encoder, Parallel, Worker},
 };
 use serde::{Deserialize, Serialize};
@@ -92,6 +92,7 @@ impl<'a> Wanted<'a> {
 /// The accelerators of a plan's machines.
 pub(crate) struct Devices<'a> {
     nodes: Vec<(&'a Name, &'a NodeInventory)>,
+    kinds: &'a [AcceleratorFile],
     taken: Vec<Device>,
 }
 
@@ -100,10 +101,11 @@ pub(crate) type Chosen = (Vec<Device>, String);
 
 impl<'a> Devices<'a> {
     /// Those of `nodes`, without the ones that `wanted` roles name: they are for them.
-    pub(crate) fn of(nodes: &Nodes<'a>, wanted: &[Wanted<'_>]) -> Self {
+    pub(crate) fn of(nodes: &Nodes<'a>, wanted: &[Wanted<'_>], kinds: &'a [AcceleratorFile]) -> Self {
         let with_devices = nodes.named().filter(|(_, machine)| !machine.accelerators.is_empty());
         let mut devices = Self {
             nodes: with_devices.collect(),
+            kinds,
             taken: Vec::new(),
         };
         for role in wanted {
@@ -151,7 +153,7 @@ impl<'a> Devices<'a> {
         let whole = candidates.iter().find(|(_, _, free)| free.len() >= ranks);
         let (devices, reason) = match whole {
             Some((name, _, free)) => (free[..ranks].to_vec(), format!("on {name}: its first free devices")),
-            None => spread(&candidates, ranks).ok_or_else(|| too_few(wanted, &candidates, ranks))?,
+            None => spread(&candidates, ranks, self.kinds).ok_or_else(|| too_few(wanted, &candidates, ranks))?,
         };
         self.taken.extend(devices.iter().cloned());
         Ok((devices, reason))
@@ -165,7 +167,7 @@ impl<'a> Devices<'a> {
 
 type Candidate<'a> = (&'a Name, &'a NodeInventory, Vec<Device>);
 
-fn spread(candidates: &[Candidate<'_>], ranks: usize) -> Option<Chosen> {
+fn spread(candidates: &[Candidate<'_>], ranks: usize, kinds: &[AcceleratorFile]) -> Option<Chosen> {
     candidates.iter().find_map(|(_, first, _)| {
         let domain = first.link_domain.as_ref()?;
         let kind = &first.accelerators.first()?.kind;
@@ -179,13 +181,22 @@ fn spread(candidates: &[Candidate<'_>], ranks: usize) -> Option<Chosen> {
                 names.push(name.as_str());
             }
         }
-        (devices.len() == ranks).then(|| {
-            (
-                devices,
-                format!("on {}: one link domain, '{domain}'", names.join(" and ")),
-            )
-        })
+        let carrier = carrier(kind, ranks, kinds)?;
+        let reason = format!("on {}: link domain '{domain}', over {carrier}", names.join(" and "));
+        (devices.len() == ranks).then_some((devices, reason))
     })
+}
+
+/// What `ranks` accelerators of a kind on several machines talk over: a link that leaves the machine, else the network.
+fn carrier(kind: &str, ranks: usize, kinds: &[AcceleratorFile]) -> Option<String> {
+    let file = kinds.iter().find(|file| file.name.as_str() == kind)?;
+    let leaves_machine = file.link.domain_max > file.machine.accelerators;
+    if leaves_machine && ranks <= file.link.domain_max as usize {
+        return Some(format!("{} at {}/s each", file.link.kind, file.link.bandwidth));
+    }
+    file.network
+        .as_ref()
+        .map(|network| format!("the network at {}/s each", network.value))
 }
 
 fn too_few(wanted: &Wanted<'_>, candidates: &[Candidate<'_>], ranks: usize) -> Problem {

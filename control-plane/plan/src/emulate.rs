@@ -83,6 +83,14 @@ fn shrink(resolved: &Resolved, model: &StandIn, facts: &ModelFacts, notes: &mut 
     small.model.quantization = None;
     small.model.requantize = None;
     small.kv_cache.memory = Some(KV_MEMORY);
+    if small.kv_cache.dtype != model.kv_dtype {
+        notes.push(format!(
+            "pages in {}: {} declared",
+            model.kv_dtype.name(),
+            small.kv_cache.dtype.name()
+        ));
+        small.kv_cache.dtype = model.kv_dtype;
+    }
     small
         .kv_cache
         .tiers

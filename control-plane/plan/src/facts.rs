@@ -246,7 +246,9 @@ impl ModelFacts {
     /// 16, queries, gates, outputs, keys and values of the rank's heads, rows on their way through experts at twice the even
     /// share, and logits of the whole vocabulary.
     pub fn rank_activation_bytes(&self, step_tokens: u32, rows: u32, parallel: Parallel) -> u64 {
-        let tokens = u64::from(step_tokens);
+        // Independent groups compute tokens of their own.
+        let tokens = u64::from(step_tokens.div_ceil(parallel.data));
+        let rows = rows.div_ceil(parallel.data);
         let width = u64::from(self.width);
         let stream = tokens.div_ceil(u64::from(parallel.sequence)) * width * (4 + 3 * 2);
         let heads = u64::from((3 * self.heads).div_ceil(parallel.tensor) + 2 * self.kv_heads.div_ceil(parallel.tensor));
@@ -254,7 +256,7 @@ impl ModelFacts {
         let inner = self
             .experts
             .map_or(tokens * 8 * width / u64::from(parallel.tensor), |experts| {
-                let passes = (tokens * u64::from(experts.chosen) * 2).div_ceil(u64::from(parallel.ranks()));
+                let passes = (tokens * u64::from(experts.chosen) * 2).div_ceil(u64::from(parallel.tensor));
                 passes * u64::from(experts.width + 3 * experts.inner)
             });
         let logits = u64::from(rows) * u64::from(self.vocabulary) * 4;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use cluster_topologies::{ByteSize, ModelOrigin};
 
-use crate::{Diff, Instance, Plan, Settings, memory::rounded};
+use crate::{Diff, Emulation, Instance, KvKind, Plan, Settings, WorkerSettings, devices::ranges, memory::rounded};
 
 /// The plan as tables: instances, memory, reasons, checks.
 pub fn render(plan: &Plan) -> String {
@@ -17,9 +17,21 @@ pub fn render(plan: &Plan) -> String {
     );
     text.push_str(&model_line(plan));
     let _ = writeln!(text, "endpoint  http://{}:{}", plan.endpoint.host, plan.endpoint.port);
+    for line in plan.emulation.iter().flat_map(Emulation::lines) {
+        let _ = writeln!(text, "emulated  {line}");
+    }
     text.push('\n');
     text.push_str(&instance_table(plan));
     text.push('\n');
+    if !plan.devices.is_empty() {
+        text.push_str(&device_table(plan));
+        text.push('\n');
+    }
+    let has_classes = workers(plan).any(|(_, worker)| worker.classes.len() > 1);
+    if has_classes || !plan.devices.is_empty() {
+        text.push_str(&page_table(plan));
+        text.push('\n');
+    }
     text.push_str(&memory_table(plan));
     text.push('\n');
     text.push_str(&reason_table(plan));
@@ -91,21 +103,35 @@ fn instance_table(plan: &Plan) -> String {
 }
 
 fn what(instance: &Instance) -> String {
+    let ranks = ranks(instance);
     let inside: String = instance.folds.iter().map(|role| format!(", {role} inside")).collect();
     match &instance.settings {
         Settings::Tokenizer => "-".into(),
         Settings::Router { policy } => policy.name().into(),
         Settings::Cache(cache) => format!("{} of main memory", ByteSize(cache.host_bytes)),
         Settings::Encoder(encoder) => format!(
-            "{} media at a time, {} of embeddings kept",
+            "{} media at a time, {} of embeddings kept{ranks}",
             encoder.batch_max,
             ByteSize(encoder.cache_bytes)
         ),
         Settings::Worker(worker) => format!(
-            "{} blocks of {} tokens, {} running, {} tokens a step{inside}",
+            "{} blocks of {} tokens, {} running, {} tokens a step{inside}{ranks}",
             worker.blocks[0], worker.block_tokens, worker.running_max, worker.step_tokens
         ),
     }
+}
+
+/// Along which lines a model is spread, where it is.
+fn ranks(instance: &Instance) -> String {
+    let parallel = instance.parallel;
+    let lines = [
+        ("tensor", parallel.tensor),
+        ("expert", parallel.expert),
+        ("data", parallel.data),
+        ("sequence", parallel.sequence),
+    ];
+    let spread = lines.into_iter().filter(|(_, ranks)| *ranks > 1);
+    spread.map(|(name, ranks)| format!(", {name} {ranks}")).collect()
 }
 
 /// Each reason on a line of its own; an instance is named on its first.
@@ -122,6 +148,77 @@ fn reason_table(plan: &Plan) -> String {
         })
     });
     table(["INSTANCE", "WHY"], rows)
+}
+
+/// Accelerators with equal figures share a line.
+fn device_table(plan: &Plan) -> String {
+    let rows = plan.devices.chunk_by(|left, right| {
+        let mut same = right.clone();
+        same.device = left.device.clone();
+        *left == same
+    });
+    let rows = rows.map(|run| {
+        let (row, devices) = (&run[0], run.iter().map(|row| row.device.clone()).collect::<Vec<_>>());
+        [
+            format!("{} {}", row.kind, ranges(&devices)),
+            row.instance.to_string(),
+            rounded(row.weights_bytes),
+            rounded(row.kv_bytes),
+            rounded(row.activation_bytes),
+            rounded(row.used_bytes()),
+            format!(
+                "{} = {:.2} of {}",
+                rounded(row.limit_bytes()),
+                row.share,
+                rounded(row.capacity_bytes)
+            ),
+        ]
+    });
+    table(
+        [
+            "EACH DEVICE",
+            "INSTANCE",
+            "WEIGHTS",
+            "KV",
+            "ACTIVATIONS",
+            "SUM",
+            "LIMIT",
+        ],
+        rows,
+    )
+}
+
+fn workers(plan: &Plan) -> impl Iterator<Item = (&Instance, &WorkerSettings)> {
+    plan.instances.iter().filter_map(|instance| match &instance.settings {
+        Settings::Worker(worker) => Some((instance, worker)),
+        _ => None,
+    })
+}
+
+/// What fits of each class of state.
+fn page_table(plan: &Plan) -> String {
+    let rows = workers(plan).flat_map(|(instance, worker)| {
+        worker.classes.iter().map(move |class| {
+            let tokens = u64::from(class.blocks) * u64::from(worker.block_tokens);
+            let (keeps, fits) = match class.kind {
+                KvKind::Full => ("every token".into(), format!("{tokens} tokens")),
+                KvKind::Window { tokens: last } => {
+                    let sequences = class.blocks / (last.div_ceil(worker.block_tokens) + 1);
+                    (format!("the last {last} tokens"), format!("{sequences} sequences"))
+                }
+                KvKind::Compressed { ratio } => (format!("an entry for {ratio} tokens"), format!("{tokens} tokens")),
+                KvKind::Pending => ("unfinished blocks".into(), format!("{} sequences", class.blocks)),
+            };
+            [
+                instance.path.to_string(),
+                keeps,
+                class.blocks.to_string(),
+                fits,
+                rounded(class.bytes()),
+            ]
+        })
+    });
+    table(["PAGES", "OF A SEQUENCE", "BLOCKS", "WHAT FITS", "ON A RANK"], rows)
 }
 
 fn memory_table(plan: &Plan) -> String {

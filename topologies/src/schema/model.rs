@@ -163,4 +163,11 @@ pub enum Tier {
 pub struct Emulate {
     /// The small model that is served instead.
     pub model: ModelSource,
+    /// How it keeps keys and values. Exact unless said otherwise, so that its answers do not depend on how it is spread.
+    #[serde(default = "exact")]
+    pub kv_dtype: KvDtype,
+}
+
+fn exact() -> KvDtype {
+    KvDtype::F32
 }

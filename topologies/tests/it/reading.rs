@@ -138,3 +138,70 @@ fn any_text_is_read_without_a_panic() {
         }
     }
 }
+
+const BASE: &str = "\
+name: base
+model: { source: simulated, context: 100 }
+nodes: [{ name: a }, { name: b }]
+roles:
+  tokenizer: { replicas: 3 }
+  router: { port: 9000 }
+  decode: { folds: [prefill], running_max: 7 }
+";
+
+fn extended(text: &str) -> Result<cluster_topologies::Topology, cluster_topologies::Problems> {
+    let bases = |name: &str| (name == "base").then(|| BASE.to_owned());
+    Document::read_with(text, "own.yaml", &bases).topology().cloned()
+}
+
+#[test]
+fn a_file_that_extends_another_says_only_what_is_different() {
+    let text = "extends: base\nname: own\nmodel: { context: }\nnodes: [{ name: c }]\n\
+                roles: { tokenizer:, decode: { running_max: 8 }, cache: }\nkv_cache: { tiers: [{ host: 1GiB }] }\n";
+    let own = extended(text).unwrap_or_else(|problems| panic!("{problems}"));
+    assert_eq!(own.name.as_str(), "own");
+    assert_eq!(own.model.context, None, "nothing after a key takes a value away");
+    assert_eq!(own.nodes.len(), 1, "a list is replaced as a whole");
+    assert_eq!(
+        own.roles.tokenizer.unwrap().replicas,
+        3,
+        "nothing after a key leaves a mapping as it is"
+    );
+    let decode = own.roles.decode.unwrap();
+    assert_eq!(
+        (decode.running_max, decode.folds),
+        (8, vec![cluster_topologies::RoleName::Prefill])
+    );
+    assert_eq!(own.roles.router.unwrap().port, 9000);
+    assert!(own.roles.cache.is_some());
+}
+
+#[test]
+fn what_is_wrong_with_an_inherited_value_stands_where_the_base_is_named() {
+    let problems = extended("name: own\nextends: base\nroles: { decode: { step_tokens: 3 } }\n").unwrap_err();
+    assert_eq!(problems.list[0].place.unwrap().line, 3);
+    let problems = extended("name: own\nextends: base\nkv_cache: { tiers: [] }\nroles: { cache: }\n").unwrap_err();
+    assert_eq!(
+        (problems.list[0].rule, problems.list[0].place.unwrap().line),
+        ("cache-without-tier", 4)
+    );
+    let inherited = extended("name: own\nextends: base\nnodes: []\nroles: { router: { port: 70000 } }\n").unwrap_err();
+    assert_eq!(inherited.list[0].rule, "out-of-range");
+}
+
+#[test]
+fn a_file_that_extends_another_needs_a_name_of_its_own_and_a_base_that_is_there() {
+    let rules = |text: &str| {
+        let problems = extended(text).unwrap_err();
+        problems.list.iter().map(|problem| problem.rule).collect::<Vec<_>>()
+    };
+    assert_eq!(rules("extends: base\n"), ["missing-field"]);
+    assert_eq!(rules("name: own\nextends: nothing\n"), ["unknown-base"]);
+    assert_eq!(rules("name: own\nextends: [base]\n"), ["wrong-type"]);
+    let endless = |_: &str| Some("name: loop\nextends: loop\n".to_owned());
+    let problems = Document::read_with("name: own\nextends: loop\n", "own.yaml", &endless);
+    assert_eq!(problems.topology().unwrap_err().list[0].rule, "endless-base");
+    let broken = |_: &str| Some("a: [".to_owned());
+    let problems = Document::read_with("name: own\nextends: broken\n", "own.yaml", &broken);
+    assert_eq!(problems.topology().unwrap_err().list[0].rule, "faulty-base");
+}
