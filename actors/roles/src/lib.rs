@@ -20,6 +20,8 @@ mod frontend;
 mod host;
 mod media;
 mod media_engine;
+#[cfg(test)]
+mod media_fixture;
 mod page_store;
 mod peers;
 mod prefill;
