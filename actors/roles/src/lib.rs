@@ -16,6 +16,8 @@ mod encoder;
 mod engine_host;
 mod failure;
 mod feature_store;
+#[cfg(test)]
+mod fixture;
 mod frontend;
 mod host;
 mod media;

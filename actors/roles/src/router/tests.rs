@@ -1,34 +1,15 @@
 use std::{sync::Arc, time::Duration};
 
-use cluster_fabric::{Clock, Entropy, MemoryFabric, SystemClock};
-use cluster_messages::{Epoch, Header, NodeId, RequestId, Role, TraceContext};
-use cluster_telemetry::Metrics;
-use cluster_transfer::Exchange;
+use cluster_messages::{Epoch, Header, RequestId, Role, TraceContext};
 
 use super::*;
-use crate::{Board, Peers, RestartPolicy, Supervisor};
+use crate::{RestartPolicy, Supervisor, fixture::host};
 
 const ROUTER: ActorPath = ActorPath::new(Role::Router, 0);
 const DECODE: InstanceRef = InstanceRef {
     path: ActorPath::new(Role::Decode, 0),
     epoch: Epoch(1),
 };
-
-async fn host() -> Host {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::starting_at(0));
-    let exchange = Exchange::new(clock.clone());
-    let fabric = MemoryFabric::new(clock, Entropy::from_seed(1)).node(NodeId("n".into()));
-    Host {
-        peers: Peers::watch(&fabric).await.unwrap(),
-        fabric,
-        namespace: "test".into(),
-        generation: 1,
-        transfer: exchange.transfer(),
-        exchange,
-        metrics: Metrics::new(),
-        board: Board::default(),
-    }
-}
 
 /// Registers a decode instance with room for one request.
 async fn register_decode(host: &Host) -> Registered {
