@@ -125,14 +125,15 @@ impl Parser {
         }
     }
 
-    /// No more comes.
-    pub(super) fn finish(&mut self, events: &mut Vec<AnswerEvent>) {
+    /// No more comes but `rest`, which may be the beginning of a mark.
+    pub(super) fn finish(&mut self, rest: &str, span: Span, events: &mut Vec<AnswerEvent>) {
         let is_silent = self.place == Place::Unframed && self.blanks.is_some();
         if is_silent && !self.held.is_empty() {
             // The answer was cut in its first header.
             self.held.clear();
             return;
         }
+        self.text(rest, span, events);
         self.release(events);
         if let (Place::Unframed, Some(blanks)) = (self.place, self.blanks.take()) {
             push_text(events, false, &blanks);

@@ -71,8 +71,7 @@ impl AnswerReader {
             None => push_text(events, false, &rest),
             Some(muse) => {
                 muse.text(&rest, 0, events);
-                muse.end_of_text(events);
-                muse.parser.finish(events);
+                muse.finish(events);
             }
         }
     }
@@ -103,18 +102,22 @@ impl Muse {
         self.told = if self.written.is_holding() { before } else { last };
     }
 
-    /// What was held because it might become a mark is text.
-    fn end_of_text(&mut self, events: &mut Vec<AnswerEvent>) {
-        let span = Span {
-            before: self.told,
-            last: self.tokens,
-        };
-        self.parser.text(&self.written.finish(), span, events);
-    }
-
+    /// A token that is a mark. What was held because it might become one is text.
     fn mark(&mut self, mark: Mark, events: &mut Vec<AnswerEvent>) {
-        self.end_of_text(events);
+        self.parser.text(&self.written.finish(), self.untold(), events);
         self.parser.mark(mark, events);
         self.told = self.tokens;
+    }
+
+    fn finish(&mut self, events: &mut Vec<AnswerEvent>) {
+        self.parser.finish(&self.written.finish(), self.untold(), events);
+    }
+
+    /// The tokens that no text has been told of.
+    fn untold(&self) -> Span {
+        Span {
+            before: self.told,
+            last: self.tokens,
+        }
     }
 }

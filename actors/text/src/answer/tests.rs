@@ -46,8 +46,7 @@ impl Reading {
 
     fn finish(mut self) -> Value {
         self.parser
-            .text(&self.written.finish(), Span::default(), &mut self.events);
-        self.parser.finish(&mut self.events);
+            .finish(&self.written.finish(), Span::default(), &mut self.events);
         let text = |is_wanted: fn(&AnswerEvent) -> Option<&str>| self.events.iter().filter_map(is_wanted).collect();
         let reasoning: String = text(|event| match event {
             AnswerEvent::Reasoning(text) => Some(text),

@@ -23,8 +23,7 @@ fn read(pieces: &[&str], tools: Option<&str>, start: Option<Recipient>) -> (Vec<
         });
     }
     let span = Span { before, last: before };
-    parser.text(&written.finish(), span, &mut events);
-    parser.finish(&mut events);
+    parser.finish(&written.finish(), span, &mut events);
     (events, parser.reasoning_tokens())
 }
 
@@ -86,7 +85,6 @@ fn words_that_look_like_the_beginning_of_a_header_are_words() {
 
 #[test]
 fn a_header_ends_the_body_before_it_without_a_mark() {
-    let expected = [thought("a "), content("b"), thought("c"), content("d=")];
     assert_eq!(
         whole("to=self<|message|>a to=user<|message|>b<|message|>cto=user<|message|>d=to=nobody"),
         [thought("a "), content("b"), thought("c"), content("d=to=nobody"),]
@@ -97,7 +95,6 @@ fn a_header_ends_the_body_before_it_without_a_mark() {
         ),
         [thought("a "), content("b"), thought("c to="), content("d="),]
     );
-    assert_eq!(merged(expected.to_vec()).len(), 4);
 }
 
 #[test]
@@ -129,6 +126,7 @@ fn other_speakers_and_unfinished_headers_say_nothing() {
         " to=self",
         "<|start|>assist",
         "<|start|>assistant to=self",
+        " to=self<|mess",
     ] {
         assert_eq!(whole(cut), []);
     }
