@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p cluster-kernels --example bench [-- THREADS [FILTER [ISA]]]`
 //!
-//! FILTER is part of limits, products, attention or model; ISA is scalar or avx2 where the best is not wanted.
+//! FILTER is part of limits, collectives, products, attention or model; ISA is scalar or avx2 where the best is not wanted.
 //!
 //! Prints the best of several rounds: on a shared machine the best is the least disturbed. Limits: reading a buffer with
 //! the same threads (GB/s), and the processor's products without any memory (GFLOP/s).
@@ -12,8 +12,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use cluster_kernels::{
-    Arithmetic, Attention, Cpu, CpuOptions, DType, Isa, KvDType, KvShape, KvStore, Matrix, RopeStyle, Rotations,
-    Sequence,
+    Arithmetic, Attention, Collective, Cpu, CpuOptions, DType, Isa, KvDType, KvShape, KvStore, Matrix, RopeStyle,
+    Rotations, Sequence, shared_memory,
 };
 
 fn main() {
@@ -29,6 +29,9 @@ fn main() {
     println!("{:?}, {threads} threads", cpu.isa());
     if "limits".contains(&filter) {
         limits(threads);
+    }
+    if "collectives".contains(&filter) {
+        collectives();
     }
     if "products".contains(&filter) {
         products(&cpu);
@@ -87,6 +90,26 @@ fn limits(threads: usize) {
     }
 }
 
+/// Every rank is a thread that does nothing else; with more ranks than cores they take turns.
+fn collectives() {
+    const CALLS: usize = 50;
+    for ranks in [2, 4, 8] {
+        for len in [4096, 65536] {
+            let seconds = std::thread::scope(|scope| {
+                let run = |member: cluster_kernels::SharedMemory| {
+                    let mut values = numbers(len);
+                    best_of(CALLS, || member.all_reduce(&mut values).expect("all ranks are there"))
+                };
+                let members = shared_memory(ranks).into_iter();
+                let threads: Vec<_> = members.map(|member| scope.spawn(move || run(member))).collect();
+                let seconds = threads.into_iter().map(|thread| thread.join().expect("a rank ends"));
+                seconds.fold(0.0, f64::max)
+            });
+            println!("all_reduce of {len} floats, {ranks} ranks: {:.1} us", seconds * 1e6);
+        }
+    }
+}
+
 fn repeats(megabytes: usize) -> usize {
     (400 / megabytes).max(1)
 }
@@ -113,6 +136,11 @@ fn products(cpu: &Cpu) {
         (DType::Q8_0, Arithmetic::Int8),
         (DType::Q4K, Arithmetic::Int8),
         (DType::Q6K, Arithmetic::Int8),
+        (DType::Nvfp4, Arithmetic::Int8),
+        (DType::Nvfp4, Arithmetic::Int16),
+        (DType::Mxfp4, Arithmetic::Int8),
+        (DType::Int4, Arithmetic::Int8),
+        (DType::F8E4M3, Arithmetic::Exact),
         (DType::Q4_1, Arithmetic::Exact),
         (DType::BF16, Arithmetic::Exact),
         (DType::F16, Arithmetic::Exact),
@@ -142,12 +170,18 @@ fn products(cpu: &Cpu) {
 }
 
 fn attention(cpu: &Cpu) {
+    for dtype in [KvDType::F16, KvDType::Fp8] {
+        attention_over(cpu, dtype);
+    }
+}
+
+fn attention_over(cpu: &Cpu, dtype: KvDType) {
     let shape = KvShape {
         layers: 1,
         kv_heads: 3,
         head_dim: 64,
         block_tokens: 16,
-        dtype: KvDType::F16,
+        dtype,
     };
     for (context, tokens) in [(512, 512), (2048, 512), (512, 1), (4096, 1)] {
         let mut kv = KvStore::new(shape, context / 16).expect("memory");
@@ -173,7 +207,7 @@ fn attention(cpu: &Cpu) {
         let gflops = (pairs * 9 * 64 * 4) as f64 / seconds * 1e-9;
         let us = seconds * 1e6;
         println!(
-            "attention {tokens} tokens at the end of {context}: {us:.0} us, {gflops:.1} GFLOP/s; write {:.0} us",
+            "attention {dtype:?} {tokens} tokens at the end of {context}: {us:.0} us, {gflops:.1} GFLOP/s; write {:.0} us",
             written * 1e6
         );
     }

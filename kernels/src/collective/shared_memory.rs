@@ -10,7 +10,10 @@
 //! only when all have met once more and so have read it. A long `all_reduce` meets twice: each rank sums one part for all.
 //!
 //! A rank that goes away, by a panic too, or does something else than the others breaks the group for good: whoever waits
-//! is woken and told, whoever comes later is told at once. Ranks wait as the pool's threads do, but spin only when each can have a core.
+//! is woken and told, whoever comes later is told at once.
+//!
+//! Measured on two cores of a shared EPYC (Zen 5) with `examples/bench.rs`: an `all_reduce` of 4,096 floats takes 2.6 µs
+//! with 2 ranks, 9 with 4 and 24 with 8 (which have to take turns), one of 65,536 floats 22, 57 and 130 µs.
 
 mod meeting;
 
@@ -19,7 +22,6 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use super::{Collective, CollectiveError};
-use crate::crowd::SPINS;
 use meeting::Meeting;
 
 /// Up to so many numbers in all posts, every rank sums everything: cheaper than a second meeting.
@@ -29,10 +31,8 @@ const LINE: usize = 16;
 
 /// Makes a group of `ranks`, to be handed to one thread each.
 pub fn shared_memory(ranks: usize) -> Vec<SharedMemory> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let spins = if ranks <= cores { SPINS } else { 0 };
     let group = Arc::new(Group {
-        meeting: Meeting::new(ranks, spins),
+        meeting: Meeting::new(ranks),
         posts: (0..ranks).map(|_| Default::default()).collect(),
         sums: (0..ranks).map(|_| RwLock::default()).collect(),
     });

@@ -17,14 +17,16 @@ pub(super) struct Meeting {
 }
 
 impl Meeting {
-    pub(super) fn new(members: usize, spins: u32) -> Self {
+    /// Members yield before they park, but do not spin: the one they wait for may need their core, and on a virtual machine
+    /// pauses in a row cost tens of microseconds.
+    pub(super) fn new(members: usize) -> Self {
         Self {
             members,
             arrived: AtomicUsize::new(0),
             rounds: AtomicUsize::new(0),
             broken: AtomicBool::new(false),
             reason: Mutex::new(None),
-            crowd: Crowd::new(spins),
+            crowd: Crowd::new(0),
         }
     }
 

@@ -78,15 +78,14 @@ impl Lanes for Avx512 {
     unsafe fn load_e4m3(self, at: *const u8) -> __m512 {
         // SAFETY: `self` proves the instructions; the caller promises the memory.
         unsafe {
-            let bytes = _mm256_cvtepu8_epi16(_mm_loadu_si128(at.cast()));
-            let size = _mm256_and_si256(bytes, _mm256_set1_epi16(0x7f));
-            // As halves, whose exponents are biased by eight more.
-            let sign = _mm256_slli_epi16::<8>(_mm256_and_si256(bytes, _mm256_set1_epi16(0x80)));
-            let halves = _mm256_or_si256(sign, _mm256_slli_epi16::<7>(size));
-            let numbers = _mm512_mul_ps(_mm512_cvtph_ps(halves), _mm512_set1_ps(256.0));
-            let none = _mm256_cmpeq_epi16(size, _mm256_set1_epi16(0x7f));
-            let bits = _mm512_or_si512(_mm512_castps_si512(numbers), _mm512_cvtepi16_epi32(none));
-            _mm512_castsi512_ps(bits)
+            let bytes = _mm_loadu_si128(at.cast());
+            let size = _mm_and_si128(bytes, _mm_set1_epi8(0x7f));
+            let some = _mm_cmpneq_epi8_mask(size, _mm_set1_epi8(0x7f));
+            // As halves, whose exponents are biased by eight more: the sign stays above, the rest moves down by one.
+            let spread = _mm256_srai_epi16::<1>(_mm256_slli_epi16::<8>(_mm256_cvtepu8_epi16(bytes)));
+            let halves = _mm256_and_si256(spread, _mm256_set1_epi16(0xbfff_u16.cast_signed()));
+            let none = _mm512_castsi512_ps(_mm512_set1_epi32(-1));
+            _mm512_mask_mul_ps(none, some, _mm512_cvtph_ps(halves), _mm512_set1_ps(256.0))
         }
     }
 
