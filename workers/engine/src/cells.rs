@@ -19,10 +19,10 @@ impl Cells {
         }
     }
 
-    /// The one KV class that such a model has.
-    pub(crate) fn class(block_tokens: u32) -> KvClass {
+    /// A KV class of such a model.
+    pub(crate) fn class(kind: KvKind, block_tokens: u32) -> KvClass {
         KvClass {
-            kind: KvKind::Full,
+            kind,
             block_tokens,
             block_bytes: block_tokens as usize * size_of::<u64>(),
         }
@@ -43,9 +43,15 @@ impl Cells {
         blocks.take(end as usize).copied()
     }
 
+    /// The word of one position.
+    pub(crate) fn word(&self, table: &[BlockId], position: u32) -> u64 {
+        self.words[self.place(table, position)]
+    }
+
     fn place(&self, table: &[BlockId], position: u32) -> usize {
         let position = position as usize;
         let block = table[position / self.block_tokens];
+        assert_ne!(block, BlockId::NONE, "position {position} was given back");
         block.0 as usize * self.block_tokens + position % self.block_tokens
     }
 

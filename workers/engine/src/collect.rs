@@ -3,7 +3,7 @@
 use cluster_messages::{ErrorKind, FinishReason, RequestError, TokenLogprobs, TokenOut};
 
 use crate::{
-    Engine, Event, JobKind, Outputs, Row, Wanted,
+    BlockId, Engine, Event, JobKind, Outputs, Row, Wanted,
     plan::Run,
     sampler::{Draw, Sampler, logprobs},
     scheduler::finished,
@@ -53,6 +53,7 @@ impl Engine {
         sequence.store(kv, limits);
         self.hand_out_pages(run.rank, events);
         self.hand_out_prompt(run.rank, events);
+        self.scheduler.slide(run.rank);
         match outcome {
             Outcome::Chunk | Outcome::Stalled => {}
             Outcome::Tokens(tokens) => self.advance(run.rank, tokens, events),
@@ -75,11 +76,20 @@ impl Engine {
         };
         let (job, first, end) = (sequence.job, sequence.pages_sent, complete.min(end_page));
         for page in first..end {
-            let bytes = self.export(self.scheduler.get(rank).table.page(page));
+            let bytes = self.export(self.wanted_blocks(rank, page));
             events.push(Event::Page { job, page, bytes });
         }
         let sequence = self.scheduler.get_mut(rank);
         sequence.pages_sent = sequence.pages_sent.max(end);
+    }
+
+    /// The blocks of a page that whoever continues after the prompt reads; `BlockId::NONE` for the others.
+    fn wanted_blocks(&self, rank: Rank, page: u32) -> Vec<BlockId> {
+        let sequence = self.scheduler.get(rank);
+        let first_pages = self.scheduler.kv.first_pages(sequence.len());
+        let blocks = sequence.table.page(page).zip(first_pages);
+        let wanted = blocks.map(|(block, first)| if page < first { BlockId::NONE } else { block });
+        wanted.collect()
     }
 
     /// The log-probabilities of the prompt, once all of them are there.

@@ -7,9 +7,12 @@ use bytes::Bytes;
 use cluster_messages::{BlockHash, ErrorKind, RequestError, SamplePoint};
 
 use crate::{
-    Batch, BlockId, Config, Counters, Embedded, Event, Job, JobId, KvKind, Model, ModelError, ModelInfo, Outputs,
-    Slice, Stepped, door,
+    Batch, BlockId, Config, Counters, Embedded, Event, Job, JobId, KvClass, KvKind, Model, ModelError, ModelInfo,
+    Outputs, Slice, Stepped,
+    budget::live_pages,
+    door,
     kv::Change,
+    page,
     plan::Run,
     sampler::Sampler,
     scheduler::Scheduler,
@@ -44,7 +47,7 @@ impl Engine {
             prefix_cache: config.prefix_cache,
         };
         Ok(Engine {
-            scheduler: Scheduler::new(config.clone(), info.classes.len(), limits),
+            scheduler: Scheduler::new(config.clone(), &info.classes, limits),
             model,
             info,
             config,
@@ -106,7 +109,7 @@ impl Engine {
         self.hand_out(events);
         let mut runs = std::mem::take(&mut self.runs);
         runs.clear();
-        let preempted = self.scheduler.plan_decodes(&mut runs, now_ms);
+        let mut preempted = self.scheduler.plan_decodes(&mut runs, now_ms);
         // Blocks that were just taken away are for those who run, not for the next who waits.
         if preempted == 0 {
             for rank in self.scheduler.admit(events) {
@@ -114,7 +117,7 @@ impl Engine {
                 self.model.begin(sequence.seq, sequence.generation.prompt_len);
             }
         }
-        self.scheduler.plan_prefills(&mut runs, events);
+        preempted += self.scheduler.plan_prefills(&mut runs, events, now_ms);
         self.publish_changes(events);
         let mut stepped = Stepped {
             preempted,
@@ -208,14 +211,9 @@ impl Engine {
         }
     }
 
-    /// The bytes of a page, all classes one after the other.
+    /// The bytes of a page, as far as it has blocks.
     pub(crate) fn export(&self, blocks: impl IntoIterator<Item = BlockId>) -> Bytes {
-        let size = self.info.classes.iter().map(|class| class.block_bytes).sum();
-        let mut bytes = Vec::with_capacity(size);
-        for (class, block) in blocks.into_iter().enumerate() {
-            self.model.export(class, block, &mut bytes);
-        }
-        bytes.into()
+        page::export(self.model.as_ref(), &self.info.classes, blocks).into()
     }
 
     /// How busy it is.
@@ -273,28 +271,16 @@ fn push_removed(events: &mut Vec<Event>, hash: BlockHash) {
 
 fn check_config(info: &ModelInfo, config: &Config) -> Result<(), ModelError> {
     let refuse = |message: String| Err(ModelError::Failed(message));
-    if config.blocks.len() != info.classes.len() {
-        let (classes, given) = (info.classes.len(), config.blocks.len());
+    let classes = info.classes.len();
+    if config.blocks.len() != classes {
+        let given = config.blocks.len();
         return refuse(format!(
             "blocks are given for {given} KV classes, the model has {classes}"
         ));
     }
-    if info.classes.is_empty() {
-        return refuse("a model without KV classes is not supported yet".into());
-    }
-    for (index, class) in info.classes.iter().enumerate() {
-        if class.kind != KvKind::Full {
-            return refuse(format!(
-                "KV class {index} is {:?}; only Full is supported yet",
-                class.kind
-            ));
-        }
-        if class.block_tokens != config.block_tokens {
-            let (model, engine) = (class.block_tokens, config.block_tokens);
-            return refuse(format!(
-                "KV class {index} has blocks of {model} tokens, the engine is set to {engine}"
-            ));
-        }
+    if !(1..=page::CLASSES_MAX).contains(&classes) {
+        let most = page::CLASSES_MAX;
+        return refuse(format!("the model has {classes} KV classes; supported are 1 to {most}"));
     }
     let sizes = [
         ("block_tokens", config.block_tokens),
@@ -302,8 +288,43 @@ fn check_config(info: &ModelInfo, config: &Config) -> Result<(), ModelError> {
         ("running_max", config.running_max),
         ("step_tokens", config.step_tokens),
     ];
-    match sizes.iter().find(|(_, size)| *size == 0) {
-        Some((name, _)) => refuse(format!("{name} is 0; it must be at least 1")),
-        None => Ok(()),
+    if let Some((name, _)) = sizes.iter().find(|(_, size)| *size == 0) {
+        return refuse(format!("{name} is 0; it must be at least 1"));
     }
+    let context = info.context.min(config.blocks[0].saturating_mul(config.block_tokens));
+    for (index, (class, blocks)) in info.classes.iter().zip(&config.blocks).enumerate() {
+        let checked = check_class(index, class, *blocks, config.block_tokens, context);
+        checked.map_err(ModelError::Failed)?;
+    }
+    Ok(())
+}
+
+/// What is wrong with a class, or with its share of the memory: one sequence of `context` tokens must have room.
+fn check_class(index: usize, class: &KvClass, blocks: u32, block_tokens: u32, context: u32) -> Result<(), String> {
+    let kind = class.kind;
+    if class.block_tokens != block_tokens {
+        let model = class.block_tokens;
+        return Err(format!(
+            "KV class {index} has blocks of {model} tokens, the engine is set to {block_tokens}"
+        ));
+    }
+    let least = match kind {
+        KvKind::Full if index == 0 => 1,
+        KvKind::Full => context.div_ceil(block_tokens),
+        KvKind::Window { tokens } if index > 0 && tokens > 0 => {
+            live_pages(tokens, block_tokens).min(context.div_ceil(block_tokens))
+        }
+        _ if index == 0 => return Err(format!("KV class 0 is {kind:?}; it must be Full")),
+        _ => {
+            return Err(format!(
+                "KV class {index} is {kind:?}; only Full and Window are supported yet"
+            ));
+        }
+    };
+    if blocks < least {
+        return Err(format!(
+            "KV class {index} has {blocks} blocks; {kind:?} needs {least} for one sequence of {context} tokens"
+        ));
+    }
+    Ok(())
 }

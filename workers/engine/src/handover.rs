@@ -6,7 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cluster_messages::TokenOut;
 
-use crate::{BlockId, Engine, JobId, KvClass, Model, ModelError, sequence::Phase};
+use crate::{
+    BlockId, Engine, JobId, ModelError, page,
+    sequence::{Phase, Rank},
+};
 
 /// Why pages or a start were not taken. The job itself is unchanged.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -38,6 +41,12 @@ pub enum HandoverError {
     /// The page came before.
     #[error("page {page} came twice")]
     Twice {
+        /// The page offered.
+        page: u32,
+    },
+    /// The page carries other KV classes than those that are still read behind the prompt.
+    #[error("page {page} carries other KV classes than are read behind the prompt")]
+    Classes {
         /// The page offered.
         page: u32,
     },
@@ -91,10 +100,11 @@ pub enum HandoverError {
 }
 
 impl Engine {
-    /// Answers `Event::Lookup` with the pages found, a prefix of those asked for. A page that the model does not take
-    /// counts as not found, and so do those after it: a lower tier never decides about success.
+    /// Answers `Event::Lookup` with the pages found, a prefix of those asked for. A page that does not fit the layout counts
+    /// as not found, and so do those after it; pages behind the last one from which the sequence can go on, because all
+    /// blocks of its windows are there, are not used. A lower tier never decides about success: the only error besides a
+    /// wrong call is one of the model itself, after which the job must be aborted.
     pub fn provide(&mut self, job: JobId, pages: Vec<Bytes>) -> Result<(), HandoverError> {
-        let limits = self.scheduler.limits;
         let sequence = self
             .scheduler
             .running_job(job)
@@ -112,13 +122,31 @@ impl Engine {
         // The next step announces what a `Decode` job still lacks, and lets others compute.
         sequence.phase = Phase::Announce;
         let rank = sequence.rank;
-        for bytes in pages {
-            let (sequence, kv) = self.scheduler.parts(rank);
-            let page = sequence.computed / limits.block_tokens;
-            let blocks = sequence.table.page(page);
-            if import(self.model.as_mut(), &self.info.classes, blocks, &bytes).is_err() {
-                break;
-            }
+        self.restore(rank, &pages)?;
+        Ok(())
+    }
+
+    /// Writes pages of a lower tier behind those that a sequence has found, as many as can be used.
+    fn restore(&mut self, rank: Rank, pages: &[Bytes]) -> Result<(), ModelError> {
+        let limits = self.scheduler.limits;
+        let classes = &self.info.classes;
+        let parts = pages.iter().map(|bytes| page::parts(classes, bytes).ok());
+        let parts: Vec<Vec<Option<&[u8]>>> = parts
+            .map_while(|parts| parts.filter(|parts| parts[0].is_some()))
+            .collect();
+        let (sequence, kv) = self.scheduler.parts(rank);
+        let first = sequence.computed / limits.block_tokens;
+        let here = parts.iter().map(|parts| parts[1..].iter().map(Option::is_some));
+        let end = kv.reachable(first, sequence.reader(), here);
+        let position = (end * limits.block_tokens).max(sequence.reader());
+        if end == first || !kv.can_move(&sequence.table, position, end) {
+            return Ok(());
+        }
+        kv.slide(&mut sequence.table, position);
+        let covered = kv.cover(&mut sequence.table, end);
+        assert!(covered >= end, "a table that can move has the blocks for it");
+        for (page, parts) in (first..end).zip(&parts) {
+            page::import(self.model.as_mut(), sequence.table.page(page), parts)?;
             sequence.restored(kv, limits);
         }
         Ok(())
@@ -164,12 +192,18 @@ impl Engine {
         if arrivals.arrived[place] {
             return Err(HandoverError::Twice { page });
         }
-        import(
-            self.model.as_mut(),
-            &self.info.classes,
-            sequence.table.page(page),
-            bytes,
-        )?;
+        let blocks: Vec<BlockId> = sequence.table.page(page).collect();
+        let wanted = || blocks.iter().map(|block| *block != BlockId::NONE);
+        let expected = page::len(&self.info.classes, wanted());
+        if bytes.len() != expected {
+            let got = bytes.len();
+            return Err(ModelError::PageSize { expected, got }.into());
+        }
+        let parts = page::parts(&self.info.classes, bytes)?;
+        if !wanted().eq(parts.iter().map(Option::is_some)) {
+            return Err(HandoverError::Classes { page });
+        }
+        page::import(self.model.as_mut(), blocks.into_iter(), &parts)?;
         arrivals.arrived[place] = true;
         arrivals.missing -= 1;
         Ok(())
@@ -228,27 +262,4 @@ fn check_rows(medium: u32, tokens: Option<u32>, got: usize, width: u32) -> Resul
         tokens,
         width,
     })
-}
-
-/// Writes a page, all classes one after the other, into the blocks of each class. Nothing is written if the size is wrong.
-fn import(
-    model: &mut dyn Model,
-    classes: &[KvClass],
-    blocks: impl Iterator<Item = BlockId>,
-    bytes: &[u8],
-) -> Result<(), ModelError> {
-    let expected = classes.iter().map(|class| class.block_bytes).sum();
-    if bytes.len() != expected {
-        return Err(ModelError::PageSize {
-            expected,
-            got: bytes.len(),
-        });
-    }
-    let mut rest = bytes;
-    for (index, (class, block)) in classes.iter().zip(blocks).enumerate() {
-        let (own, others) = rest.split_at(class.block_bytes);
-        model.import(index, block, own)?;
-        rest = others;
-    }
-    Ok(())
 }

@@ -21,6 +21,7 @@ mod job;
 mod kv;
 mod media;
 mod model;
+mod page;
 mod plan;
 mod pool;
 mod prefix;
@@ -30,8 +31,10 @@ mod sampler;
 mod scheduler;
 mod scripted;
 mod sequence;
+mod shelf;
 mod simulated;
 mod simulated_media;
+mod table;
 
 pub use budget::blocks_for;
 pub use config::{Config, Counters, Stepped};

@@ -74,21 +74,26 @@ impl Room {
         next_page(sequence, limits).is_some_and(|hash| self.fresh.contains(&hash))
     }
 
-    /// The next chunk of a prompt, of at most `most` tokens, if there is room.
-    pub(crate) fn take(&mut self, sequence: &Sequence, most: u32, limits: Limits) -> Option<Run> {
-        let left = self.tokens.min(most);
-        let scores = sequence.scores_prompt();
-        let most = if scores { self.prompt_rows.min(left) } else { left };
-        let tokens = chunk(sequence, most, limits);
-        if tokens == 0 {
-            return None;
-        }
+    /// How long the next chunk of a prompt can be, with at most `most` tokens.
+    pub(crate) fn chunk(&self, sequence: &Sequence, most: u32, limits: Limits) -> u32 {
+        let rows = if sequence.scores_prompt() {
+            self.prompt_rows
+        } else {
+            u32::MAX
+        };
+        chunk(sequence, most.min(self.tokens).min(rows), limits)
+    }
+
+    /// Takes the room for such a chunk.
+    pub(crate) fn take(&mut self, sequence: &Sequence, tokens: u32, limits: Limits) -> Run {
         self.tokens -= tokens;
-        self.prompt_rows -= if scores { tokens } else { 0 };
+        if sequence.scores_prompt() {
+            self.prompt_rows -= tokens;
+        }
         let end = sequence.computed + tokens;
         let pages = sequence.computed / limits.block_tokens..end / limits.block_tokens;
         self.fresh.extend(pages.filter_map(|page| sequence.hash(page)));
-        Some(Run::prefill(sequence, tokens))
+        Run::prefill(sequence, tokens)
     }
 }
 

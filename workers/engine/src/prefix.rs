@@ -3,7 +3,7 @@
 //! ```text
 //!  hash ──index──▶ page ──parent──▶ page ──parent──▶ root of the chain
 //! ```
-//! A page stands for one block of every KV class and is named by its class-0 block. Whoever holds a page holds its parents
+//! A page stands for a block of class 0, by which it is named, and for one of every other KV class unless that was evicted. Whoever holds a page holds its parents
 //! too, so pages without holders form the outer parts of the tree; they are evicted leaf by leaf, the longest unused first.
 
 use std::collections::{BTreeSet, HashMap};
@@ -16,7 +16,7 @@ use crate::BlockId;
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) hash: BlockHash,
-    /// One block per class.
+    /// One block per class; beyond class 0 it may be `BlockId::NONE`.
     pub(crate) blocks: Vec<BlockId>,
     parent: Option<BlockId>,
     children: u32,
@@ -57,12 +57,15 @@ impl Prefix {
         self.pages[block.0 as usize].is_some()
     }
 
-    /// Adds a page that its maker holds. Neither its hash nor its block is in the tree yet; its parent is.
-    pub(crate) fn insert(&mut self, hash: BlockHash, parent: Option<BlockHash>, blocks: Vec<BlockId>) {
+    /// Adds a page that its maker holds. Neither its hash nor its block is in the tree yet; its parent is. True if the
+    /// parent had another child.
+    pub(crate) fn insert(&mut self, hash: BlockHash, parent: Option<BlockHash>, blocks: Vec<BlockId>) -> bool {
         let parent = parent.map(|hash| self.index[&hash]);
-        if let Some(parent) = parent {
-            self.page_mut(parent).children += 1;
-        }
+        let siblings = parent.map_or(0, |parent| {
+            let parent = self.page_mut(parent);
+            parent.children += 1;
+            parent.children - 1
+        });
         let key = blocks[0];
         let before = self.index.insert(hash, key);
         assert!(before.is_none(), "hash {hash:?} is stored twice");
@@ -76,6 +79,7 @@ impl Prefix {
         };
         let before = self.pages[key.0 as usize].replace(page);
         assert!(before.is_none(), "block {} is stored twice", key.0);
+        siblings > 0
     }
 
     /// The page got its first holder.
@@ -167,13 +171,13 @@ impl Prefix {
         Ok(())
     }
 
-    fn page(&self, block: BlockId) -> &Page {
+    pub(crate) fn page(&self, block: BlockId) -> &Page {
         self.pages[block.0 as usize]
             .as_ref()
             .expect("the index names pages of the tree")
     }
 
-    fn page_mut(&mut self, block: BlockId) -> &mut Page {
+    pub(crate) fn page_mut(&mut self, block: BlockId) -> &mut Page {
         self.pages[block.0 as usize]
             .as_mut()
             .expect("callers name pages of the tree")

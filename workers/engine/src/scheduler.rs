@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 use cluster_messages::FinishReason;
 
 use crate::{
-    Config, Counters, Event, JobId, JobKind,
+    Config, Counters, Event, JobId, JobKind, KvClass,
     kv::Kv,
     plan::{Room, Run},
     sequence::{Arrivals, Limits, Phase, Rank, Sequence},
@@ -33,9 +33,9 @@ pub(crate) struct Scheduler {
 }
 
 impl Scheduler {
-    pub(crate) fn new(config: Config, classes: usize, limits: Limits) -> Self {
+    pub(crate) fn new(config: Config, classes: &[KvClass], limits: Limits) -> Self {
         Self {
-            kv: Kv::new(classes, config.blocks[0]),
+            kv: Kv::new(classes, &config.blocks),
             config,
             limits,
             counters: Counters::default(),
@@ -130,10 +130,12 @@ impl Scheduler {
             return None;
         }
         let findable = sequence.findable(self.limits);
-        let found = self.kv.hits(findable);
+        let reader = sequence.reader();
+        let found = self.kv.usable(findable, 0, reader);
         // Room for the first token of answer too: without it the next step would preempt again.
         let with_next = (sequence.len() + 1).min(self.limits.context);
-        let fits = self.kv.fits(&findable[..found as usize], self.limits.pages(with_next));
+        let hits = &findable[..found as usize];
+        let fits = self.kv.fits(hits, self.limits.pages(with_next), reader);
         fits.then_some(found)
     }
 
@@ -161,7 +163,8 @@ impl Scheduler {
         let pages = self.limits.pages(sequence.len());
         let findable = sequence.findable(self.limits).to_vec();
         let (hits, missing) = findable.split_at(found as usize);
-        self.kv.open(&mut sequence.table, hits, pages);
+        let reader = sequence.reader();
+        self.kv.open(&mut sequence.table, hits, pages, reader);
         sequence.opened(found, self.limits);
         if self.config.tier && !missing.is_empty() {
             sequence.phase = Phase::Lookup {
@@ -194,14 +197,13 @@ impl Scheduler {
             .collect();
         for rank in ranks {
             while let Some(sequence) = self.running.get_mut(&rank) {
-                if sequence.table.pages() >= self.limits.pages(sequence.len()) {
+                let pages = self.limits.pages(sequence.len());
+                if self.kv.reach(&mut sequence.table, pages, pages) {
                     runs.push(Run::decode(sequence));
                     break;
                 }
-                if !self.kv.grow(&mut sequence.table) {
-                    self.preempt_worst(now_ms);
-                    preempted += 1;
-                }
+                self.preempt_worst(now_ms);
+                preempted += 1;
             }
         }
         preempted
@@ -222,23 +224,57 @@ impl Scheduler {
         self.counters.preemptions += 1;
     }
 
-    /// Lists chunks of prompts within the budget that the decodes left.
-    pub(crate) fn plan_prefills(&mut self, runs: &mut Vec<Run>, events: &mut Vec<Event>) {
+    /// Lists chunks of prompts within the budget that the decodes left. Returns how many sequences lost their blocks.
+    pub(crate) fn plan_prefills(&mut self, runs: &mut Vec<Run>, events: &mut Vec<Event>, now_ms: u64) -> u32 {
         let mut room = Room::beside(runs, &self.config);
-        for sequence in self.running.values_mut() {
-            if sequence.phase != Phase::Compute || !sequence.is_prefilling() {
-                continue;
-            }
-            sequence.find_more(&mut self.kv, self.limits);
-            if room.computes_for(sequence, self.limits) {
-                continue;
-            }
-            let runnable = ask_features(sequence, self.limits, events);
-            if let Some(run) = room.take(sequence, runnable, self.limits) {
-                announce(sequence, events);
-                runs.push(run);
+        let mut preempted = 0;
+        let is_prefill = |sequence: &&Sequence| sequence.phase == Phase::Compute && sequence.is_prefilling();
+        let ranks: Vec<Rank> = self
+            .running
+            .values()
+            .filter(is_prefill)
+            .map(|sequence| sequence.rank)
+            .collect();
+        for rank in ranks {
+            while self.plan_prefill(rank, &mut room, runs, events) == Planned::NoBlocks && runs.is_empty() {
+                // Somebody has to get on.
+                self.preempt_worst(now_ms);
+                preempted += 1;
             }
         }
+        preempted
+    }
+
+    fn plan_prefill(&mut self, rank: Rank, room: &mut Room, runs: &mut Vec<Run>, events: &mut Vec<Event>) -> Planned {
+        let limits = self.limits;
+        let Some(sequence) = self.running.get_mut(&rank) else {
+            return Planned::Done;
+        };
+        sequence.find_more(&mut self.kv, limits);
+        if room.computes_for(sequence, limits) {
+            return Planned::Done;
+        }
+        let runnable = ask_features(sequence, limits, events);
+        let wanted = room.chunk(sequence, runnable, limits);
+        if wanted == 0 {
+            return Planned::Done;
+        }
+        let computed = sequence.computed;
+        let covered = self.kv.cover(&mut sequence.table, limits.pages(computed + wanted));
+        let coverable = (covered * limits.block_tokens).saturating_sub(computed);
+        let tokens = room.chunk(sequence, wanted.min(coverable), limits);
+        if tokens == 0 {
+            return Planned::NoBlocks;
+        }
+        announce(sequence, events);
+        runs.push(room.take(sequence, tokens, limits));
+        Planned::Done
+    }
+
+    /// A sequence has computed more: it gives back what no later token reads.
+    pub(crate) fn slide(&mut self, rank: Rank) {
+        let (sequence, kv) = self.parts(rank);
+        kv.slide(&mut sequence.table, sequence.computed);
     }
 
     /// Proves that blocks and queues are consistent.
@@ -253,12 +289,28 @@ impl Scheduler {
             return Err("a job is in no queue or in two".into());
         }
         for sequence in self.running.values() {
-            if sequence.computed > sequence.len() || self.limits.pages(sequence.computed) > sequence.table.pages() {
+            let pages = self.limits.pages(sequence.computed);
+            if sequence.computed > sequence.len() || pages > sequence.table.pages() {
                 return Err(format!("job {} has more KV than blocks or tokens", sequence.job.0));
+            }
+            let first_pages = self.kv.first_pages(sequence.reader()).skip(1);
+            for (column, first) in sequence.table.trailing.iter().zip(first_pages) {
+                if column.first > first || column.len() < pages {
+                    return Err(format!("job {} lacks window blocks that it reads", sequence.job.0));
+                }
             }
         }
         Ok(())
     }
+}
+
+/// What became of a prompt's wish to run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Planned {
+    /// It runs, waits, or sits this step out for a good reason.
+    Done,
+    /// It lacks blocks of a window.
+    NoBlocks,
 }
 
 /// Tells the host that a job runs, and how much of its prompt was found.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use cluster_messages::Fingerprint;
 use serde::{Deserialize, Serialize};
 
-use crate::{Batch, BlockId, Model, ModelError, ModelInfo, Outputs, SeqId, Slice, cells::Cells};
+use crate::{Batch, BlockId, KvKind, Model, ModelError, ModelInfo, Outputs, SeqId, Slice, cells::Cells};
 
 /// One answer.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -115,7 +115,7 @@ impl Scripted {
                 layout: Fingerprint::of([b"cells".as_slice(), &block_tokens]),
                 vocabulary: config.vocabulary,
                 context: config.context,
-                classes: vec![Cells::class(config.block_tokens)],
+                classes: vec![Cells::class(KvKind::Full, config.block_tokens)],
             },
             cells: Cells::new(config.block_tokens),
             config,

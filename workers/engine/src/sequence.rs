@@ -11,12 +11,7 @@ use std::cmp::Reverse;
 
 use cluster_messages::{BlockHash, Fingerprint, FinishReason, Generation, TokenLogprobs, TokenOut, Usage, blocks};
 
-use crate::{
-    Job, JobId, JobKind, SeqId,
-    history::History,
-    kv::{Kv, Table},
-    rows::MediaRows,
-};
+use crate::{Job, JobId, JobKind, SeqId, history::History, kv::Kv, rows::MediaRows, table::Table};
 
 /// Who goes first: higher priority, then earlier arrival. No two sequences are equal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -211,11 +206,24 @@ impl Sequence {
 
     /// Pages that may be found: whole ones, and never the last token, whose row is needed.
     pub(crate) fn findable(&self, limits: Limits) -> &[BlockHash] {
+        &self.hashes[..self.findable_len(limits)]
+    }
+
+    fn findable_len(&self, limits: Limits) -> usize {
         if self.scores_prompt() || !limits.prefix_cache {
-            return &[];
+            return 0;
         }
         let pages = (self.len() - 1) / limits.block_tokens;
-        &self.hashes[..(pages as usize).min(self.hashes.len())]
+        (pages as usize).min(self.hashes.len())
+    }
+
+    /// The position it computes at the earliest: that of a `Decode` job which waits for its pages is behind them.
+    pub(crate) fn reader(&self) -> u32 {
+        if self.kind == JobKind::Decode && !self.started {
+            self.len()
+        } else {
+            self.computed
+        }
     }
 
     /// The hash of a whole page, if it is known yet.
@@ -252,16 +260,16 @@ impl Sequence {
 
     /// Takes over pages that others have stored since.
     pub(crate) fn find_more(&mut self, kv: &mut Kv, limits: Limits) {
-        while self.computed.is_multiple_of(limits.block_tokens) {
-            let page = self.computed / limits.block_tokens;
-            let Some(hash) = self.findable(limits).get(page as usize).copied() else {
-                break;
-            };
-            if !kv.share(&mut self.table, page, hash) {
-                break;
-            }
-            self.stored = page + 1;
-            self.found_until((page + 1) * limits.block_tokens, limits);
+        let from = self.computed / limits.block_tokens;
+        let findable = self.findable_len(limits);
+        if !self.computed.is_multiple_of(limits.block_tokens) || from as usize >= findable {
+            return;
+        }
+        let end = kv.usable(&self.hashes[..findable], from, self.computed);
+        if end > from {
+            kv.take_over(&mut self.table, &self.hashes, from, end);
+            self.stored = end;
+            self.found_until(end * limits.block_tokens, limits);
         }
     }
 

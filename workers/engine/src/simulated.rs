@@ -5,12 +5,13 @@
 //!  logits after p = f(all states up to p)            read back from the blocks
 //! ```
 //! A state depends on everything before it, as real KV does. Any error of paging, reuse, transfer or migration gives other
-//! tokens. The logits of a row are spread evenly over eight nats, with one favourite that stands out.
+//! tokens. With a window, a second class holds a word of each position too, and states depend on the last of them. With a
+//! width, rows of numbers may stand in for tokens. The logits of a row are spread evenly over eight nats, with one favourite that stands out.
 
 use cluster_messages::Fingerprint;
 use serde::{Deserialize, Serialize};
 
-use crate::{Batch, BlockId, Model, ModelError, ModelInfo, Outputs, Slice, cells::Cells};
+use crate::{Batch, BlockId, KvKind, Model, ModelError, ModelInfo, Outputs, Slice, cells::Cells};
 
 /// What to simulate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -54,7 +55,15 @@ pub struct Simulated {
     info: ModelInfo,
     config: SimulatedConfig,
     cells: Cells,
+    window: Option<Window>,
     last_cost_us: u64,
+}
+
+/// The second KV class, of which only the last positions are read.
+#[derive(Clone, Debug)]
+struct Window {
+    tokens: u32,
+    cells: Cells,
 }
 
 impl Simulated {
@@ -72,12 +81,37 @@ impl Simulated {
                 layout: Fingerprint::of([b"cells".as_slice(), &block_tokens]),
                 vocabulary: config.vocabulary,
                 context: config.context,
-                classes: vec![Cells::class(config.block_tokens)],
+                classes: vec![Cells::class(KvKind::Full, config.block_tokens)],
             },
             config,
             cells: Cells::new(config.block_tokens),
+            window: None,
             last_cost_us: 0,
         }
+    }
+
+    /// Gives it a second KV class: every state depends on what the window class holds of the last `tokens` positions.
+    #[must_use]
+    pub fn with_window(mut self, tokens: u32) -> Self {
+        let block_tokens = self.config.block_tokens;
+        self.window = Some(Window {
+            tokens,
+            cells: Cells::new(block_tokens),
+        });
+        self.info
+            .classes
+            .push(Cells::class(KvKind::Window { tokens }, block_tokens));
+        self.info.fingerprint = also(self.info.fingerprint, b"window", tokens);
+        self.info.layout = also(self.info.layout, b"window", tokens);
+        self
+    }
+
+    /// Lets rows of `width` numbers stand in for tokens: its states then depend on every number.
+    #[must_use]
+    pub fn with_width(mut self, width: u32) -> Self {
+        self.info.width = width;
+        self.info.fingerprint = also(self.info.fingerprint, b"width", width);
+        self
     }
 
     fn run(&mut self, slice: &Slice<'_>, out: &mut Outputs) {
@@ -89,14 +123,47 @@ impl Simulated {
             history = mix(history, word);
         }
         let first_row = slice.tokens.len() - slice.wanted.rows(slice.tokens.len());
-        for (index, token) in slice.tokens.iter().enumerate() {
-            state = mix(state, u64::from(*token));
+        for index in 0..slice.tokens.len() {
+            let position = slice.start + index as u32;
+            state = mix(state, input(slice, index, self.info.width));
+            if let Some(window) = &mut self.window {
+                state = window.step(slice.tables[1], position, state);
+            }
             history = mix(history, state);
-            self.cells.write(table, slice.start + index as u32, state);
+            self.cells.write(table, position, state);
             if index >= first_row {
                 fill(history, out.push_logits(1, self.config.vocabulary as usize));
             }
         }
+    }
+}
+
+impl Window {
+    /// Writes the word of a position, and mixes those that are read from there into its state.
+    fn step(&mut self, table: &[BlockId], position: u32, state: u64) -> u64 {
+        self.cells.write(table, position, state.rotate_left(17));
+        let first = (position + 1).saturating_sub(self.tokens);
+        (first..=position).fold(state, |state, position| mix(state, self.cells.word(table, position)))
+    }
+}
+
+fn also(fingerprint: Fingerprint, name: &[u8], value: u32) -> Fingerprint {
+    Fingerprint::of([fingerprint.0.to_le_bytes().as_slice(), name, &value.to_le_bytes()])
+}
+
+/// What stands at a slice's token: its id, or the row that replaces it.
+fn input(slice: &Slice<'_>, index: usize, width: u32) -> u64 {
+    let position = slice.start + index as u32;
+    let width = width as usize;
+    let row = slice.embedded.iter().find_map(|embedded| {
+        let offset = position.checked_sub(embedded.first)? as usize * width;
+        embedded.rows.get(offset..offset + width)
+    });
+    match row {
+        Some(row) => row
+            .iter()
+            .fold(1, |state, number| mix(state, u64::from(number.to_bits()))),
+        None => u64::from(slice.tokens[index]),
     }
 }
 
@@ -125,6 +192,9 @@ impl Model for Simulated {
 
     fn allocate(&mut self, blocks: &[u32]) -> Result<(), ModelError> {
         self.cells.allocate(blocks[0]);
+        if let Some(window) = &mut self.window {
+            window.cells.allocate(blocks[1]);
+        }
         Ok(())
     }
 
@@ -134,12 +204,18 @@ impl Model for Simulated {
         Ok(())
     }
 
-    fn export(&self, _class: usize, block: BlockId, out: &mut Vec<u8>) {
-        self.cells.export(block, out);
+    fn export(&self, class: usize, block: BlockId, out: &mut Vec<u8>) {
+        match &self.window {
+            Some(window) if class > 0 => window.cells.export(block, out),
+            _ => self.cells.export(block, out),
+        }
     }
 
-    fn import(&mut self, _class: usize, block: BlockId, bytes: &[u8]) -> Result<(), ModelError> {
-        self.cells.import(block, bytes)
+    fn import(&mut self, class: usize, block: BlockId, bytes: &[u8]) -> Result<(), ModelError> {
+        match &mut self.window {
+            Some(window) if class > 0 => window.cells.import(block, bytes),
+            _ => self.cells.import(block, bytes),
+        }
     }
 
     fn step_cost_us(&self) -> u64 {

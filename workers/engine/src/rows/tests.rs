@@ -40,11 +40,11 @@ fn whole_pages_before_a_missing_medium_can_run() {
 fn each_medium_is_asked_for_once_and_not_when_it_was_found() {
     let mut rows = rows();
     assert_eq!(rows.ask(9), [1]);
-    assert_eq!(rows.ask(9), []);
+    assert!(rows.ask(9).is_empty());
     rows.forget();
     assert_eq!(rows.ask(8), [0, 1]);
     rows.forget();
-    assert_eq!(rows.ask(14), []);
+    assert!(rows.ask(14).is_empty());
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn a_chunk_gets_the_rows_of_its_own_positions() {
     assert_eq!(within(8, 14), [(8, vec![4.0, 5.0]), (13, vec![7.0, 8.0])]);
     rows.computed(9);
     assert_eq!(rows.runnable(9, LIMITS), u32::MAX);
-    assert_eq!(rows.ask(0), [], "it was asked");
+    assert!(rows.ask(0).is_empty(), "it was asked");
 }
 
 #[test]

@@ -8,9 +8,9 @@ use crate::host::{BLOCK_TOKENS, CONTEXT, Host, VOCABULARY, generation, prompt, r
 
 /// A request of a workload, and the step at which it comes.
 #[derive(Clone, Debug)]
-struct Arrival {
-    step: u32,
-    generation: Generation,
+pub(crate) struct Arrival {
+    pub(crate) step: u32,
+    pub(crate) generation: Generation,
 }
 
 fn samplings() -> impl Strategy<Value = Sampling> {
@@ -42,7 +42,7 @@ fn samplings() -> impl Strategy<Value = Sampling> {
 }
 
 /// Few distinct beginnings, so that requests share pages; answers that stop, and answers that reach the context.
-fn requests() -> impl Strategy<Value = Generation> {
+pub(crate) fn requests() -> impl Strategy<Value = Generation> {
     let shape = (0u32..3, 1u32..40, 0u32..3, 1u32..40);
     let rules = (samplings(), prop::bool::weighted(0.3), 0u32..4, -1i32..2, any::<bool>());
     (shape, rules).prop_map(
@@ -62,13 +62,13 @@ fn requests() -> impl Strategy<Value = Generation> {
     )
 }
 
-fn workloads() -> impl Strategy<Value = Vec<Arrival>> {
+pub(crate) fn workloads() -> impl Strategy<Value = Vec<Arrival>> {
     let arrival = (0u32..30, requests()).prop_map(|(step, generation)| Arrival { step, generation });
     prop::collection::vec(arrival, 1..12)
 }
 
 /// Tight enough to queue, chunk, evict and preempt; every pool holds one longest sequence.
-fn configs() -> impl Strategy<Value = Config> {
+pub(crate) fn configs() -> impl Strategy<Value = Config> {
     let least = CONTEXT / BLOCK_TOKENS;
     (least..3 * least, 1u32..8, 1u32..48, any::<bool>()).prop_map(|(blocks, running_max, step_tokens, prefix_cache)| {
         Config {
@@ -82,7 +82,7 @@ fn configs() -> impl Strategy<Value = Config> {
 }
 
 /// The end of a job without what depends on others: how much was found.
-fn essence(host: &Host, id: u64) -> (Vec<u32>, FinishReason, u32) {
+pub(crate) fn essence(host: &Host, id: u64) -> (Vec<u32>, FinishReason, u32) {
     let answer = host.answer(id);
     let (reason, usage) = answer
         .end

@@ -1,10 +1,16 @@
 //! A host for tests: steps an engine, proves its invariants after each step, and collects what jobs answer.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use cluster_engine::{Config, Cost, Engine, Event, Job, JobId, JobKind, Model, Simulated, SimulatedConfig, Stepped};
-use cluster_messages::{BlockHash, FinishReason, Generation, RequestError, Sampling, TokenLogprobs, TokenOut, Usage};
+use cluster_messages::{
+    BlockHash, FinishReason, Generation, MediaFile, Medium, MediumDigest, MediumKind, MediumSource, RequestError,
+    Sampling, TokenLogprobs, TokenOut, Usage,
+};
 
 pub(crate) const BLOCK_TOKENS: u32 = 4;
 pub(crate) const VOCABULARY: u32 = 97;
@@ -45,6 +51,12 @@ pub(crate) struct Host {
     pub(crate) evicted: BTreeMap<BlockHash, Bytes>,
     pub(crate) evicted_order: Vec<BlockHash>,
     pub(crate) last: Stepped,
+    /// The media of each job, and which of them it waits for.
+    media: BTreeMap<JobId, Vec<Medium>>,
+    asked: Vec<(JobId, Vec<u32>)>,
+    /// Jobs that wait for a lower tier, where the host plays one: it has all pages that were evicted.
+    pub(crate) is_tier: bool,
+    lookups: Vec<(JobId, Vec<BlockHash>)>,
     held: BTreeSet<BlockHash>,
     now_ms: u64,
 }
@@ -57,6 +69,10 @@ impl Host {
             evicted: BTreeMap::new(),
             evicted_order: Vec::new(),
             last: Stepped::default(),
+            media: BTreeMap::new(),
+            asked: Vec::new(),
+            is_tier: false,
+            lookups: Vec::new(),
             held: BTreeSet::new(),
             now_ms: 0,
         }
@@ -68,6 +84,7 @@ impl Host {
 
     pub(crate) fn submit(&mut self, id: u64, generation: Generation, kind: JobKind) -> Result<(), RequestError> {
         let id = JobId(id);
+        self.media.insert(id, generation.media.clone());
         self.engine.submit(Job { id, generation, kind }, self.now_ms)?;
         self.answers.insert(id, Answer::default());
         Ok(())
@@ -86,12 +103,30 @@ impl Host {
 
     pub(crate) fn run(&mut self) {
         for _ in 0..100_000 {
-            if !self.engine.has_work() {
+            if self.engine.has_work() {
+                self.step();
+            } else if self.asked.is_empty() && self.lookups.is_empty() {
                 return;
             }
-            self.step();
+            self.serve();
         }
         panic!("the engine does not come to rest");
+    }
+
+    /// Answers what jobs wait for.
+    pub(crate) fn serve(&mut self) {
+        for (job, media) in std::mem::take(&mut self.asked) {
+            let rows = media
+                .iter()
+                .map(|index| (*index, rows(&self.media[&job][*index as usize])));
+            self.engine.supply(job, rows.collect()).unwrap();
+            self.engine.check().unwrap();
+        }
+        for (job, hashes) in std::mem::take(&mut self.lookups) {
+            let pages = hashes.iter().map_while(|hash| self.evicted.get(hash).cloned());
+            self.engine.provide(job, pages.collect()).unwrap();
+            self.engine.check().unwrap();
+        }
     }
 
     /// Submits one whole job and runs until it is over.
@@ -127,8 +162,16 @@ impl Host {
             } => {
                 assert_eq!(self.of(job).reserved.replace((first_page, end_page)), None);
             }
-            Event::Lookup { job, hashes } => self.of(job).lookup = Some(hashes),
-            Event::Features { job, media } => self.of(job).features.push(media),
+            Event::Lookup { job, hashes } => {
+                if self.is_tier {
+                    self.lookups.push((job, hashes.clone()));
+                }
+                self.of(job).lookup = Some(hashes);
+            }
+            Event::Features { job, media } => {
+                self.asked.push((job, media.clone()));
+                self.of(job).features.push(media);
+            }
             Event::Page { job, page, bytes } => self.of(job).pages.push((page, bytes)),
             Event::Prompt { job, logprobs } => assert_eq!(self.of(job).prompt.replace(logprobs), None),
             Event::Tokens { job, tokens } => self.of(job).tokens.extend(tokens),
@@ -217,5 +260,35 @@ pub(crate) fn generation(tokens: Vec<u32>, max_tokens: u32) -> Generation {
 pub(crate) fn prompt(seed: u32, len: u32) -> Vec<u32> {
     (0..len)
         .map(|index| (seed * 31 + index * 7 + index * index * seed) % VOCABULARY)
+        .collect()
+}
+
+/// Numbers of a row in models that take media.
+pub(crate) const WIDTH: u32 = 3;
+
+/// A simulated model that reads the last `window` positions of its second class, and takes media.
+pub(crate) fn windowed(window: u32) -> Simulated {
+    simulated().with_window(window).with_width(WIDTH)
+}
+
+/// A picture at `first..first + tokens`.
+pub(crate) fn medium(name: u128, first: u32, tokens: u32) -> Medium {
+    Medium {
+        kind: MediumKind::Image,
+        digest: MediumDigest(name),
+        first,
+        tokens,
+        source: MediumSource::File(MediaFile {
+            kind: MediumKind::Image,
+            bytes: Bytes::new(),
+        }),
+    }
+}
+
+/// The rows of a medium: other digests have others.
+pub(crate) fn rows(medium: &Medium) -> Arc<[f32]> {
+    let numbers = 0..medium.tokens * WIDTH;
+    numbers
+        .map(|index| (medium.digest.0 as u32 * 1000 + index) as f32)
         .collect()
 }

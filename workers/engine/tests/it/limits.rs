@@ -174,10 +174,10 @@ fn engines_that_cannot_work_are_not_built() {
         .err()
         .unwrap()
         .to_string();
-    assert_eq!(window, "KV class 0 is Window { tokens: 8 }; only Full is supported yet");
+    assert_eq!(window, "KV class 0 is Window { tokens: 8 }; it must be Full");
 }
 
-/// A model with a class that the engine does not manage yet.
+/// A model whose first class is not full.
 struct Windowed(ModelInfo);
 
 impl Windowed {

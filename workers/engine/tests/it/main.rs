@@ -10,3 +10,4 @@ mod scores;
 mod scripted;
 mod split;
 mod turns;
+mod windows;

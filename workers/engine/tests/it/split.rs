@@ -8,7 +8,13 @@ use proptest::prelude::*;
 use crate::host::{Answer, BLOCK_TOKENS, Host, caching, generation, prompt, roomy};
 
 /// Reserves in `decode`, computes in `prefill`, carries the pages in the order of `shuffle`, and decodes to the end.
-fn ask_split(prefill: &mut Host, decode: &mut Host, id: u64, request: &Generation, shuffle: usize) -> Answer {
+pub(crate) fn ask_split(
+    prefill: &mut Host,
+    decode: &mut Host,
+    id: u64,
+    request: &Generation,
+    shuffle: usize,
+) -> Answer {
     decode.submit(id, request.clone(), JobKind::Decode).unwrap();
     decode.step();
     let (first_page, end_page) = decode.answer(id).reserved.unwrap();
