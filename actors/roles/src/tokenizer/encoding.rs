@@ -21,8 +21,9 @@ mod tests;
 
 /// Encoders that one file may cost: a file that kills whoever opens it must not go round the whole cluster.
 const LIVES_MAX: u32 = 3;
-/// Between two looks for an encoder.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// Between two looks for an encoder: at first, and in the end. Many may wait, and each look asks the router.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const LOOK_AGAIN_MAX: Duration = Duration::from_millis(400);
 /// When a client whose files found no encoder should come back.
 const RETRY_AFTER_MS: u32 = 1000;
 
@@ -62,7 +63,7 @@ impl Way<'_> {
         let policy = self.errand.shared.media;
         let clock = self.errand.shared.host.fabric.clock.clone();
         let patience = clock.deadline_in(policy.patience).min(self.errand.header.deadline);
-        let mut chosen = (chosen, None);
+        let (mut chosen, mut wait) = ((chosen, None), LOOK_AGAIN);
         loop {
             // The router counts the work at the encoder as long as `_routed` lives.
             let (encoder, _routed) = chosen;
@@ -76,7 +77,8 @@ impl Way<'_> {
                 None => {
                     // Those who had no room may have some now, and the dead may live again.
                     self.avoid.clear();
-                    clock.sleep(LOOK_AGAIN).await;
+                    clock.sleep(wait).await;
+                    wait = (2 * wait).min(LOOK_AGAIN_MAX);
                 }
             }
             chosen = self.choose().await?;

@@ -47,7 +47,7 @@ pub(super) fn request(input: TextInput) -> TextRequest {
     }
 }
 
-fn text(len: usize) -> TextRequest {
+pub(super) fn text(len: usize) -> TextRequest {
     request(TextInput::Text("x".repeat(len)))
 }
 

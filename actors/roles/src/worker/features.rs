@@ -20,6 +20,9 @@ use crate::{
     tokenizer::context_of,
 };
 
+#[cfg(test)]
+mod tests;
+
 /// An encoder that is to hand out what it holds, and says nothing for this long, has stalled.
 const STALL: Duration = Duration::from_secs(10);
 /// More bytes are put into numbers on another thread: the rest of the node must not wait for them.

@@ -26,6 +26,28 @@ fn a_request_that_kills_everyone_costs_three_lives() {
 }
 
 #[test]
+fn whoever_is_named_as_the_cause_is_avoided_and_nobody_else() {
+    let encoder = InstanceRef {
+        path: ActorPath::new(Role::Encoder, 0),
+        epoch: Epoch(1),
+    };
+    let mut tries = Tries::default();
+    let named = error(ErrorKind::Lost).caused_by(encoder);
+    assert!(tries.broke_off([Some(decode(0)), Some(decode(1))], &named, false, 0));
+    assert_eq!(tries.avoid, [encoder]);
+}
+
+#[test]
+fn tickets_are_renewed_with_every_move() {
+    let mut tries = Tries {
+        sources: vec![MediumSource::File(crate::media_fixture::picture(1, 1))],
+        ..Tries::default()
+    };
+    dies(&mut tries, true);
+    assert!(tries.sources.is_empty());
+}
+
+#[test]
 fn a_request_that_gets_on_may_be_moved_for_ever() {
     let mut tries = Tries::default();
     assert!((0..100).all(|_| dies(&mut tries, true)));
