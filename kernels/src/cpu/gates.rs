@@ -9,8 +9,8 @@ use super::math::{exp, sigmoid};
 const SERIES_UP_TO: f32 = 0.3;
 /// tanh(x) / x as a polynomial in x², the highest power first.
 const SERIES: [f32; 6] = [
-    -8.863_235_5e-3,
-    2.186_948_9e-2,
+    -8.863_235e-3,
+    2.186_949e-2,
     -5.396_825_4e-2,
     1.333_333_3e-1,
     -3.333_333_3e-1,

@@ -1,6 +1,7 @@
 //! A model on disk, in either layout: its description, its tensors by name, its bytes.
 
 use std::{
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -11,6 +12,7 @@ use crate::{
     error::OpenError,
     gguf::GgufFile,
     names::Naming,
+    quantized::Description,
     safetensors::SafetensorsFolder,
     spec::{self, ModelSpec, Norm, SpecError},
     weights::WeightsError,
@@ -20,7 +22,13 @@ use crate::{
 #[derive(Debug)]
 pub(crate) enum Checkpoint {
     Gguf(Arc<GgufFile>),
-    Folder { config: Vec<u8>, files: SafetensorsFolder },
+    Folder {
+        config: Vec<u8>,
+        /// hf_quant_config.json, where there is one.
+        quantization: Option<Vec<u8>>,
+        description: Description,
+        files: SafetensorsFolder,
+    },
 }
 
 /// A tensor as it lies in a file.
@@ -57,7 +65,14 @@ impl Checkpoint {
         let config = std::fs::read(&config_path).map_err(|source| OpenError::io(&config_path, source))?;
         let spec = spec::from_config(&config).map_err(|source| wrong(config_path, source))?;
         let files = SafetensorsFolder::open(path)?;
-        Ok((Checkpoint::Folder { config, files }, spec))
+        let quantization = read_if_there(&path.join("hf_quant_config.json"))?;
+        let folder = Checkpoint::Folder {
+            description: Description::read(&config, quantization.as_deref()),
+            config,
+            quantization,
+            files,
+        };
+        Ok((folder, spec))
     }
 
     /// How this checkpoint calls its tensors.
@@ -120,8 +135,24 @@ impl Checkpoint {
     pub(crate) fn contents(&self) -> Vec<&[u8]> {
         match self {
             Checkpoint::Gguf(file) => vec![file.bytes()],
-            Checkpoint::Folder { config, files } => std::iter::once(&**config).chain(files.files()).collect(),
+            Checkpoint::Folder {
+                config,
+                quantization,
+                files,
+                ..
+            } => {
+                let described = std::iter::once(&**config).chain(quantization.as_deref());
+                described.chain(files.files()).collect()
+            }
         }
+    }
+}
+
+fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, OpenError> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(OpenError::io(path, error)),
     }
 }
 

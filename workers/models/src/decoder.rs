@@ -261,10 +261,10 @@ impl Step<'_> {
     /// Norms the query and key heads where the model does.
     fn norm_heads(&mut self, weights: &LayerWeights) {
         let Scratch { query, key, .. } = &mut *self.scratch;
-        if let Some((query_norm, key_norm)) = &weights.head_norms {
+        if let Some(norms) = &weights.head_norms {
             let epsilon = self.network.spec.norm_epsilon;
-            self.cpu.rms_norm_in_place(query, query_norm, epsilon);
-            self.cpu.rms_norm_in_place(key, key_norm, epsilon);
+            self.cpu.rms_norm_in_place(query, &norms.query, epsilon);
+            self.cpu.rms_norm_in_place(key, &norms.key, epsilon);
         }
     }
 

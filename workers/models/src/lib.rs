@@ -23,10 +23,6 @@ mod mapping;
 mod names;
 mod open;
 mod pages;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the loader of weights does not ask for quantized experts yet")
-)]
 mod quantized;
 mod ragged;
 mod rank;

@@ -90,7 +90,12 @@ impl Naming {
 
     /// The tensors of all experts together, where a file has them: gates above ups, and downs.
     pub(crate) fn stacked_experts(self, layer: usize) -> [String; 2] {
-        ["gate_up_proj", "down_proj"].map(|kind| format!("{}.mlp.experts.{kind}", self.layer(layer)))
+        ["gate_up_proj", "down_proj"].map(|kind| format!("{}.{kind}", self.experts(layer)))
+    }
+
+    /// What all tensors of a layer's experts are called first, in safetensors files.
+    pub(crate) fn experts(self, layer: usize) -> String {
+        format!("{}.mlp.experts", self.layer(layer))
     }
 
     /// Whether a tensor of a file with these names is none of the language model's business: the angles of the rotation,

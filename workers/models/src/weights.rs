@@ -79,8 +79,7 @@ pub(crate) struct LayerWeights {
     pub(crate) query: Linear,
     pub(crate) key: Linear,
     pub(crate) value: Linear,
-    /// Of query heads and of key heads.
-    pub(crate) head_norms: Option<(Vec<f32>, Vec<f32>)>,
+    pub(crate) head_norms: Option<HeadNorms>,
     /// Of the heads' results.
     pub(crate) output_norm: Option<Vec<f32>>,
     pub(crate) output_gate: Option<Matrix>,
@@ -89,6 +88,12 @@ pub(crate) struct LayerWeights {
     pub(crate) ffn_norm: Vec<f32>,
     pub(crate) ffn: FfnWeights,
     pub(crate) ffn_join: Join,
+}
+
+/// The norms of query heads and of key heads.
+pub(crate) struct HeadNorms {
+    pub(crate) query: Vec<f32>,
+    pub(crate) key: Vec<f32>,
 }
 
 /// A matrix with its bias.
@@ -120,7 +125,7 @@ pub(crate) struct Blend {
 /// The matrices of a feed-forward part.
 pub(crate) enum FfnWeights {
     Dense(Gated),
-    Experts(Box<ExpertsWeights>),
+    Experts(ExpertsWeights),
 }
 
 /// A mixture of experts.

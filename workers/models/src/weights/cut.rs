@@ -18,7 +18,7 @@ impl Cut {
     /// Some rows with all `cols` columns.
     pub(crate) fn rows(rows: Range<usize>, cols: usize) -> Self {
         Self {
-            rows: vec![rows],
+            rows: std::iter::once(rows).collect(),
             cols: 0..cols,
         }
     }
@@ -26,7 +26,7 @@ impl Cut {
     /// Some columns of all `rows` rows.
     pub(crate) fn cols(rows: usize, cols: Range<usize>) -> Self {
         Self {
-            rows: vec![0..rows],
+            rows: std::iter::once(0..rows).collect(),
             cols,
         }
     }

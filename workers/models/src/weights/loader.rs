@@ -1,19 +1,20 @@
 //! Reads and repacks the weights of one rank. Every tensor of the file must be asked for by some rank's table; which of
 //! its rows and columns this rank takes is the shard's business.
 
+mod experts;
+
 use std::{collections::HashSet, ops::Range, sync::Mutex, thread};
 
 use cluster_kernels::{Arithmetic, Cpu, Matrix, reference};
 
 use super::{
-    Blend, ExpertsWeights, FfnWeights, Gated, Join, LayerWeights, Linear, Pool, PostNorm, Weights, WeightsError,
-    cut::Cut,
+    Blend, FfnWeights, Gated, HeadNorms, Join, LayerWeights, Linear, PostNorm, Weights, WeightsError, cut::Cut,
 };
 use crate::{
     checkpoint::{Checkpoint, Tensor},
     names::{Naming, Part},
     shard::{Heads, Shard},
-    spec::{AttentionSpec, ExpertsSpec, FfnSpec, LayerSpec, ModelSpec, Norm, RoutingSpec},
+    spec::{AttentionSpec, FfnSpec, LayerSpec, ModelSpec, Norm},
 };
 
 /// The least square of a stream's share in a residual gate.
@@ -124,20 +125,19 @@ impl Loader<'_> {
             ffn_norm: norm(Part::FfnNorm)?,
             ffn: match &layer.ffn {
                 FfnSpec::Dense { width } => FfnWeights::Dense(self.dense(index, *width)?),
-                FfnSpec::Experts(experts) => FfnWeights::Experts(Box::new(self.experts(index, experts)?)),
+                FfnSpec::Experts(experts) => FfnWeights::Experts(self.experts(index, experts)?),
             },
             ffn_join: self.join(index, layer, layer.post_ffn, [Part::PostFfnNorm, Part::FfnResidual])?,
         })
     }
 
-    fn head_norms(
-        &self,
-        layer: usize,
-        attention: &AttentionSpec,
-    ) -> Result<Option<(Vec<f32>, Vec<f32>)>, WeightsError> {
+    fn head_norms(&self, layer: usize, attention: &AttentionSpec) -> Result<Option<HeadNorms>, WeightsError> {
         let norm = |part| self.post_norm(layer, part, attention.head_norm, attention.head_dim);
         let pair = norm(Part::QueryNorm)?.zip(norm(Part::KeyNorm)?);
-        Ok(pair.map(|(query, key)| (query.weight, key.weight)))
+        Ok(pair.map(|(query, key)| HeadNorms {
+            query: query.weight,
+            key: key.weight,
+        }))
     }
 
     fn join(
@@ -189,125 +189,6 @@ impl Loader<'_> {
         })
     }
 
-    fn experts(&self, layer: usize, spec: &ExpertsSpec) -> Result<ExpertsWeights, WeightsError> {
-        let hidden = self.loading.spec.hidden;
-        let router = self.naming.weight(layer, Part::Router);
-        let router = self.exact(&router, [spec.count, hidden])?;
-        let here = self.loading.shard.experts(spec.count);
-        Ok(ExpertsWeights {
-            router,
-            router_bias: match spec.routing {
-                RoutingSpec::Softmax { .. } => None,
-                RoutingSpec::Sigmoid { .. } => Some(self.vector(&self.naming.router_bias(layer), spec.count)?),
-            },
-            pool: spec.pool.map(|width| self.pool(layer, width)).transpose()?,
-            experts: self.gated_experts(layer, spec, here.clone())?,
-            here,
-        })
-    }
-
-    fn pool(&self, layer: usize, width: usize) -> Result<Pool, WeightsError> {
-        let hidden = self.loading.spec.hidden;
-        let whole = |part, rows, cols| {
-            let name = self.naming.weight(layer, part);
-            self.matrix(&name, [rows, cols], &Cut::rows(0..rows, cols))
-        };
-        Ok(Pool {
-            into: whole(Part::PreExpert, width, hidden)?,
-            norm: self.layer_norm(layer, Part::PreExpertNorm, width)?,
-            result_norm: PostNorm {
-                factors: Some(self.layer_norm(layer, Part::PostExpertNorm, width)?),
-                weight: ones(width),
-            },
-            back: whole(Part::PostExpert, hidden, width)?,
-        })
-    }
-
-    fn gated_experts(&self, layer: usize, spec: &ExpertsSpec, here: Range<usize>) -> Result<Vec<Gated>, WeightsError> {
-        let row = spec.row_width(self.loading.spec.hidden);
-        let stacked = self.naming.stacked_experts(layer);
-        let is_stacked = self.loading.checkpoint.has(&stacked[0]);
-        let expert = |index| {
-            let [gate, up, down] = if is_stacked {
-                self.stacked_expert(&stacked, spec, row, index)?
-            } else {
-                self.named_expert(layer, spec, row, index)?
-            };
-            let inner = self
-                .loading
-                .shard
-                .expert_inner(spec.width, down.tensor.dtype.block_len());
-            let rows = Cut::rows(inner.clone(), row);
-            Ok(Gated {
-                gate: gate.pack(self, [spec.width, row], &rows)?,
-                up: up.pack(self, [spec.width, row], &rows)?,
-                down: down.pack(self, [row, spec.width], &Cut::cols(row, inner))?,
-            })
-        };
-        // Those that are not here are used by other ranks.
-        if is_stacked {
-            stacked.iter().for_each(|name| self.mark_used(name));
-        } else {
-            let parts = [Part::ExpertGate, Part::ExpertUp, Part::ExpertDown];
-            let names = (0..spec.count).flat_map(|index| parts.map(|part| self.naming.expert(layer, index, part)));
-            names.for_each(|name| self.mark_used(&name));
-        }
-        here.map(expert).collect()
-    }
-
-    /// One expert in tensors of all: gates and ups in one, downs in the other.
-    fn stacked_expert(
-        &self,
-        [gate_up, down]: &[String; 2],
-        spec: &ExpertsSpec,
-        row: usize,
-        index: usize,
-    ) -> Result<[Named<'_>; 3], WeightsError> {
-        let both = self.slice(gate_up, [spec.count, 2 * spec.width, row], index)?;
-        let down = self.slice(down, [spec.count, row, spec.width], index)?;
-        let (gate, up) = both.tensor.bytes.split_at(both.tensor.bytes.len() / 2);
-        Ok([both.with(gate), both.with(up), down])
-    }
-
-    /// One expert's matrices: tensors of their own, or slices of the tensors of all.
-    fn named_expert(
-        &self,
-        layer: usize,
-        spec: &ExpertsSpec,
-        row: usize,
-        index: usize,
-    ) -> Result<[Named<'_>; 3], WeightsError> {
-        let matrix = |part, rows, cols| {
-            let name = self.naming.expert(layer, index, part);
-            match self.naming {
-                Naming::Gguf => self.slice(&name, [spec.count, rows, cols], index),
-                Naming::HuggingFace { .. } => Ok(Named {
-                    tensor: self.shaped(&name, &[rows, cols])?,
-                    name,
-                }),
-            }
-        };
-        Ok([
-            matrix(Part::ExpertGate, spec.width, row)?,
-            matrix(Part::ExpertUp, spec.width, row)?,
-            matrix(Part::ExpertDown, row, spec.width)?,
-        ])
-    }
-
-    /// Matrix `index` of a tensor of many.
-    fn slice(&self, name: &str, shape: [usize; 3], index: usize) -> Result<Named<'_>, WeightsError> {
-        let all = self.shaped(name, &shape)?;
-        let size = all.bytes.len() / shape[0];
-        let tensor = Tensor {
-            bytes: &all.bytes[index * size..(index + 1) * size],
-            ..all
-        };
-        Ok(Named {
-            name: name.into(),
-            tensor,
-        })
-    }
-
     /// The rows of some heads, and their biases; brought into the order of `Rope` if necessary.
     fn heads(
         &self,
@@ -352,12 +233,6 @@ impl Loader<'_> {
     fn matrix(&self, name: &str, shape: [usize; 2], cut: &Cut) -> Result<Matrix, WeightsError> {
         let tensor = self.shaped(name, &shape)?;
         self.pack(name, &tensor, shape[1], cut, self.loading.arithmetic)
-    }
-
-    /// A router's: rounding its input could send a token to another expert, so products with it are always exact.
-    fn exact(&self, name: &str, [rows, cols]: [usize; 2]) -> Result<Matrix, WeightsError> {
-        let tensor = self.shaped(name, &[rows, cols])?;
-        self.pack(name, &tensor, cols, &Cut::rows(0..rows, cols), Arithmetic::Exact)
     }
 
     /// Part of a matrix of `cols` columns.
@@ -439,26 +314,6 @@ impl Loader<'_> {
                 name: (*name).to_owned(),
             }),
         }
-    }
-}
-
-/// A matrix in a file, with the name of its tensor.
-struct Named<'a> {
-    name: String,
-    tensor: Tensor<'a>,
-}
-
-impl<'a> Named<'a> {
-    /// Other bytes of the same tensor.
-    fn with(&self, bytes: &'a [u8]) -> Self {
-        Self {
-            name: self.name.clone(),
-            tensor: Tensor { bytes, ..self.tensor },
-        }
-    }
-
-    fn pack(&self, loader: &Loader<'_>, [_, cols]: [usize; 2], cut: &Cut) -> Result<Matrix, WeightsError> {
-        loader.pack(&self.name, &self.tensor, cols, cut, loader.loading.arithmetic)
     }
 }
 

@@ -1,9 +1,11 @@
 //! Muse Spark: recorded logits and greedy continuations of text, pictures, films and sounds.
 
-use std::fs;
+use std::{fs, path::PathBuf};
 
+use cluster_models::{Options, Ranks, open};
 use rstest::rstest;
 use safetensors::SafeTensors;
+use serde::Deserialize;
 
 use crate::{
     fixtures::{exact, folder, load, rows},
@@ -95,5 +97,52 @@ fn media_match(#[case] name: &str, #[case] placeholder: u32) {
     for piece in [1000, 1, 7] {
         let mut sequences = Sequences::new(loaded.model().unwrap(), 1);
         assert_matches(&mut sequences, &recorded(name, Some(placeholder)), &[piece], name);
+    }
+}
+
+/// One request to muse-nano with its recorded answer.
+#[derive(Deserialize)]
+struct Case {
+    name: String,
+    prompt_ids: Vec<u32>,
+    output_ids: Vec<u32>,
+    /// Of its pictures.
+    image_grids: Option<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct Cases {
+    cases: Vec<Case>,
+}
+
+/// The model of the demonstration answers as recorded, as it is served too, divided as it is declared.
+#[rstest]
+#[case(exact())]
+#[case(Options::new(1))]
+#[case(Options { ranks: Ranks { tensor: 4, expert: 4, sequence: 4 }, ..Options::new(1) })]
+fn muse_nano_answers_as_recorded(#[case] options: Options) {
+    let nano = [
+        env!("CARGO_MANIFEST_DIR"),
+        "..",
+        "..",
+        "topologies",
+        "models",
+        "muse-nano",
+    ];
+    let nano: PathBuf = nano.iter().collect();
+    let cases: Cases = serde_json::from_slice(&fs::read(nano.join("expected.json")).unwrap()).unwrap();
+    let texts: Vec<Case> = cases
+        .cases
+        .into_iter()
+        .filter(|case| case.image_grids.is_none())
+        .collect();
+    assert_eq!(texts.len(), 51);
+    let mut sequences = Sequences::new(open(&nano, options).unwrap().model().unwrap(), 1);
+    for case in texts {
+        let mut row = sequences.run(0, &case.prompt_ids, &[100]).pop().unwrap();
+        for (step, expected) in case.output_ids.iter().enumerate() {
+            assert_eq!(arg_max(&row), *expected, "{}, step {step}", case.name);
+            row = sequences.append(0, case.prompt_ids.len() + step, *expected);
+        }
     }
 }

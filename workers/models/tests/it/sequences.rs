@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cluster_engine::{Batch, BlockId, Embedded, KvKind, Model, Outputs, Row, SeqId, Slice, Wanted};
 
 /// Blocks of each sequence: enough for the longest recorded prompt and its continuation.
-const BLOCKS_EACH: u32 = 16;
+const BLOCKS_EACH: u32 = 20;
 
 /// A model with room for some sequences.
 pub(crate) struct Sequences {
