@@ -1,11 +1,14 @@
 //! The operations on this machine's processor.
 
 pub(crate) mod attention;
+mod convolution;
+pub(crate) mod dense_attention;
 mod elementwise;
 pub(crate) mod experts;
 mod gates;
 mod gemm;
 mod lanes;
+mod layer_norm;
 mod math;
 pub(crate) mod pool;
 pub(crate) mod rope;

@@ -25,6 +25,7 @@ pub mod reference;
 
 pub use collective::{Collective, CollectiveError, SharedMemory, shared_memory};
 pub use cpu::attention::{Attention, Sequence};
+pub use cpu::dense_attention::DenseAttention;
 pub use cpu::experts::{Activation, Expert, Routing};
 pub use cpu::rope::{RopeStyle, Rotations};
 pub use cpu::{Cpu, CpuOptions, Isa};

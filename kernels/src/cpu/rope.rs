@@ -44,6 +44,20 @@ impl Rotations {
         Self { pairs, table }
     }
 
+    /// For tokens with angles of their own, `[tokens, pairs]`: more axes than one.
+    ///
+    /// # Panics
+    /// When the angles are not whole tokens.
+    pub fn from_angles(angles: &[f32], pairs: usize) -> Self {
+        assert!(angles.len().is_multiple_of(pairs), "{pairs} angles for every token");
+        let mut table = Vec::with_capacity(angles.len() * 2);
+        for token in angles.chunks_exact(pairs) {
+            table.extend(token.iter().map(|angle| angle.cos()));
+            table.extend(token.iter().map(|angle| angle.sin()));
+        }
+        Self { pairs, table }
+    }
+
     /// How many tokens.
     pub fn len(&self) -> usize {
         self.table.len() / (2 * self.pairs).max(1)
