@@ -36,11 +36,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         for batch in [1, 32, 256] {
             cells.push(format!(
                 "{:.1}",
-                decode(batch, vocabulary, &sampling)?.as_secs_f64() * 1e6
+                decode(batch, vocabulary, &sampling, None)?.as_secs_f64() * 1e6
             ));
         }
         println!("{name:<28} {:>14} {:>14} {:>14}", cells[0], cells[1], cells[2]);
     }
+    let (name, sampling) = ("the same with a window of 64", &samplers()[0].2);
+    let cells = [1, 32, 256].map(|batch| decode(batch, 64, sampling, Some(64)));
+    let [one, some, many] = cells.map(|cell| cell.map(|time| format!("{:.1}", time.as_secs_f64() * 1e6)));
+    println!("{name:<28} {:>14} {:>14} {:>14}", one?, some?, many?);
     println!("\nprefill of 8,192 tokens, engine's own time");
     println!("cold {:>8.0} us", best(|| Ok(prefill()?.0))?.as_secs_f64() * 1e6);
     println!("warm {:>8.0} us", best(|| Ok(prefill()?.1))?.as_secs_f64() * 1e6);
@@ -90,8 +94,8 @@ fn samplers() -> Vec<(&'static str, u32, Sampling)> {
 }
 
 /// The engine's own time per token while `batch` sequences decode.
-fn decode(batch: u64, vocabulary: u32, sampling: &Sampling) -> Result<Duration, Box<dyn Error>> {
-    let (mut engine, in_model) = engine(vocabulary)?;
+fn decode(batch: u64, vocabulary: u32, sampling: &Sampling, window: Option<u32>) -> Result<Duration, Box<dyn Error>> {
+    let (mut engine, in_model) = engine(vocabulary, window)?;
     for id in 0..batch {
         let tokens = (0..PROMPT)
             .map(|position| (position * 31 + id as u32 * 977) % vocabulary)
@@ -122,7 +126,7 @@ fn decode(batch: u64, vocabulary: u32, sampling: &Sampling) -> Result<Duration, 
 
 /// The engine's own time for a long prompt, computed and then found.
 fn prefill() -> Result<(Duration, Duration), Box<dyn Error>> {
-    let (mut engine, in_model) = engine(1000)?;
+    let (mut engine, in_model) = engine(1000, None)?;
     let tokens: Vec<u32> = (0..8192).map(|position| position * 7 % 1000).collect();
     let mut times = Vec::new();
     for id in 0..2 {
@@ -140,21 +144,26 @@ fn prefill() -> Result<(Duration, Duration), Box<dyn Error>> {
     Ok((times[0], times[1]))
 }
 
-fn engine(vocabulary: u32) -> Result<(Engine, Arc<AtomicU64>), ModelError> {
+fn engine(vocabulary: u32, window: Option<u32>) -> Result<(Engine, Arc<AtomicU64>), ModelError> {
     let in_model = Arc::new(AtomicU64::new(0));
+    let simulated = Simulated::new(SimulatedConfig {
+        vocabulary,
+        context: 16_384,
+        block_tokens: 16,
+        seed: 1,
+        cost: Cost::default(),
+    });
+    let simulated = match window {
+        Some(tokens) => simulated.with_window(tokens),
+        None => simulated,
+    };
     let model = Timed {
-        model: Simulated::new(SimulatedConfig {
-            vocabulary,
-            context: 16_384,
-            block_tokens: 16,
-            seed: 1,
-            cost: Cost::default(),
-        }),
+        model: simulated,
         nanoseconds: in_model.clone(),
     };
     let config = Config {
         block_tokens: 16,
-        blocks: vec![4096],
+        blocks: if window.is_some() { vec![4096; 2] } else { vec![4096] },
         running_max: 256,
         waiting_max: 0,
         step_tokens: 512,

@@ -35,7 +35,7 @@ fn check_media(generation: &Generation, width: u32) -> Result<(), RequestError> 
     if width == 0
         && let Some(medium) = generation.media.first()
     {
-        let message = format!("this model takes text only, but the prompt contains {}", medium.kind);
+        let message = format!("this model takes text only, but the prompt has {} content", medium.kind);
         return Err(RequestError::invalid("messages", message));
     }
     let mut end = 0;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Row, SeqId, Wanted};
+use crate::{Embedded, Row, SeqId, Wanted};
 
 fn model() -> Simulated {
     let mut model = Simulated::new(SimulatedConfig {
@@ -87,4 +87,67 @@ fn a_step_costs_what_it_runs_and_reads() {
     assert_eq!(model.step_cost_us(), 100 + 8);
     row(&mut model, &[0, 1, 2], 4, &[9]);
     assert_eq!(model.step_cost_us(), 100 + 2 + 2);
+}
+
+/// The last row of a model with a window of three positions, after `tokens` that follow `start` positions.
+fn window_row(model: &mut Simulated, tables: [&[BlockId]; 2], start: u32, tokens: &[u32]) -> Vec<f32> {
+    let slice = Slice {
+        embedded: &[],
+        seq: SeqId(0),
+        tokens,
+        start,
+        tables: &tables,
+        wanted: Wanted::Last,
+    };
+    let mut out = Outputs::default();
+    model.forward(&Batch { slices: &[slice] }, &mut out).unwrap();
+    match out.row(0) {
+        Row::Logits(logits) => logits.to_vec(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_window_is_read_as_far_as_it_goes() {
+    let mut model = model().with_window(3);
+    model.allocate(&[8, 8]).unwrap();
+    let blocks = [0, 1, 2, 3].map(BlockId);
+    window_row(&mut model, [&blocks, &blocks], 0, &[5, 6, 7, 8, 9]);
+    let right = window_row(&mut model.clone(), [&blocks, &blocks], 5, &[1]);
+    // From position 5 on, positions 3 and 4 are read, not the first block.
+    let mut table = blocks;
+    table[0] = BlockId::NONE;
+    assert_eq!(window_row(&mut model.clone(), [&blocks, &table], 5, &[1]), right);
+    table[1] = BlockId(7);
+    assert_ne!(window_row(&mut model, [&blocks, &table], 5, &[1]), right);
+}
+
+#[test]
+fn rows_stand_in_for_tokens_number_by_number() {
+    let mut model = model().with_width(2);
+    model.allocate(&[8]).unwrap();
+    let table = [0, 1].map(BlockId);
+    let mut row = |tokens: &[u32], embedded: &[(u32, &[f32])]| {
+        let embedded = embedded.iter().map(|(first, rows)| Embedded { first: *first, rows });
+        let embedded: Vec<Embedded<'_>> = embedded.collect();
+        let slice = Slice {
+            embedded: &embedded,
+            seq: SeqId(0),
+            tokens,
+            start: 0,
+            tables: &[&table],
+            wanted: Wanted::Last,
+        };
+        let mut out = Outputs::default();
+        model.forward(&Batch { slices: &[slice] }, &mut out).unwrap();
+        match out.row(0) {
+            Row::Logits(logits) => logits.to_vec(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let right = row(&[1, 2, 3], &[(1, &[0.5, 0.25])]);
+    assert_eq!(row(&[1, 9, 3], &[(1, &[0.5, 0.25])]), right, "the token does not count");
+    assert_ne!(row(&[1, 2, 3], &[(1, &[0.5, 0.26])]), right);
+    assert_ne!(row(&[1, 2, 3], &[(2, &[0.5, 0.25])]), right);
+    assert_ne!(row(&[1, 2, 3], &[]), right);
 }

@@ -6,6 +6,7 @@ mod cache;
 mod equality;
 mod host;
 mod limits;
+mod media;
 mod scores;
 mod scripted;
 mod split;

@@ -1,6 +1,6 @@
 //! Models with a window class and with media: the same tokens whatever happens, from no more memory than is read.
 
-use cluster_engine::{Config, HandoverError, JobId, JobKind};
+use cluster_engine::{Config, Engine, HandoverError, JobId, JobKind};
 use cluster_messages::{Generation, Medium};
 use proptest::prelude::*;
 
@@ -193,4 +193,71 @@ fn only_the_last_window_travels() {
     for (page, bytes) in pages {
         decode.engine.import_page(JobId(0), page, &bytes).unwrap();
     }
+}
+
+#[test]
+fn pages_come_back_from_a_tier_as_far_as_a_window_behind_their_end_came_too() {
+    let config = Config {
+        blocks: vec![16, least(8) + 2],
+        tier: true,
+        ..caching()
+    };
+    let mut host = Host::new(windowed(8), config);
+    host.is_tier = true;
+    let request = generation(prompt(1, 30), 3);
+    let cold = host.ask(0, request.clone());
+    host.ask(1, generation(prompt(2, 60), 1));
+    let page_lens: Vec<usize> = host.evicted.values().map(|bytes| bytes.len()).collect();
+    assert!(page_lens.contains(&33) && page_lens.contains(&65), "{page_lens:?}");
+    // The end of the prompt was evicted with its window.
+    let warm = host.ask(2, request.clone());
+    assert_eq!(
+        (warm.tokens.clone(), warm.usage().cached_tokens),
+        (cold.tokens.clone(), 28)
+    );
+
+    // The pages before it were not: without the end they are of no use.
+    host.ask(3, generation(prompt(2, 60), 1));
+    host.is_tier = false;
+    host.submit(4, request, JobKind::Whole).unwrap();
+    host.step();
+    let asked = host.answer(4).lookup.clone().unwrap();
+    assert_eq!(asked.len(), 7);
+    let pages = asked[..4].iter().map(|hash| host.evicted[hash].clone()).collect();
+    host.engine.provide(JobId(4), pages).unwrap();
+    host.run();
+    let answer = host.answer(4);
+    assert_eq!((answer.tokens.clone(), answer.usage().cached_tokens), (cold.tokens, 0));
+}
+
+#[test]
+fn load_tells_of_the_fullest_class() {
+    let config = Config {
+        blocks: vec![64, 4],
+        ..caching()
+    };
+    let mut host = Host::new(windowed(8), config);
+    host.submit(0, generation(prompt(1, 12), 9), JobKind::Whole).unwrap();
+    host.step();
+    let load = host.engine.load(0);
+    // Three pages of 64, but two window blocks of four.
+    assert_eq!((load.blocks_used, load.blocks_total), (32, 64));
+    host.run();
+    let load = host.engine.load(0);
+    assert_eq!((load.blocks_used, load.blocks_cached), (0, 5));
+}
+
+#[test]
+fn a_window_without_room_for_one_sequence_is_refused() {
+    let build = |blocks: Vec<u32>| {
+        let config = Config { blocks, ..roomy() };
+        Engine::new(Box::new(windowed(9)), config)
+            .map(|_| ())
+            .map_err(|error| error.to_string())
+    };
+    let too_small = "KV class 1 has 2 blocks; Window { tokens: 9 } needs 3 for one sequence of 64 tokens";
+    assert_eq!(build(vec![64, 2]), Err(too_small.into()));
+    assert_eq!(build(vec![64, 3]), Ok(()));
+    // Two pages are the whole context.
+    assert_eq!(build(vec![2, 2]), Ok(()));
 }
