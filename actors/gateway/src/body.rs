@@ -66,6 +66,8 @@ fn is_length(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
 }
 
 fn too_large(bytes_max: usize) -> ApiError {
-    let message = format!("the body is longer than {bytes_max} bytes; send less, or raise the limit of the server");
+    let message = format!(
+        "the body, files in it included, is longer than {bytes_max} bytes; send less, or raise limits.body_max"
+    );
     ApiError::new(Fault::BodyTooLarge, message)
 }

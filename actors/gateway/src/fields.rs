@@ -6,6 +6,7 @@
 mod conversation;
 mod draft;
 mod inert;
+mod parts;
 mod prompt;
 mod sampling;
 mod tools;
@@ -16,6 +17,7 @@ pub(crate) use self::draft::Draft;
 use crate::{
     error::{ApiError, Fault},
     json::Json,
+    media::Link,
     read::{Node, Path},
     routes::Api,
     settings::Limits,
@@ -113,6 +115,8 @@ pub(crate) struct Call {
     pub(crate) include_usage: bool,
     /// Fields that nobody here knows.
     pub(crate) ignored: Vec<String>,
+    /// Files that are yet to be fetched into `text`.
+    pub(crate) links: Vec<Link>,
 }
 
 /// Reads a body into a request. `null` is the same as an absent field.

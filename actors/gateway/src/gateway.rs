@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use cluster_messages::{Deadline, ErrorKind, Header, RequestId, TraceContext};
+use cluster_messages::{Deadline, ErrorKind, Header, RequestId, TextRequest, TraceContext};
 use cluster_telemetry::Metrics;
 use hyper::{
     HeaderMap, Request, Response,
@@ -28,8 +28,9 @@ use crate::{
     events::EventStream,
     fields::{self, Call},
     frames::Frames,
-    frontend::{Frontend, ModelCard, Readiness},
+    frontend::{Frontend, ModelCard, Readiness, TextStream},
     json::Json,
+    media::{Fetches, Internet, Link, Network},
     patience::Patience,
     response::{self, Body},
     routes::{self, Api, Endpoint},
@@ -39,6 +40,8 @@ use crate::{
 const REQUEST_ID: &str = "x-request-id";
 const IGNORED_FIELDS: &str = "x-cluster-ignored-fields";
 const HEADER_BYTES_MAX: usize = 1024;
+/// Longer bodies, mostly those with files, are read in another thread: they take milliseconds.
+const INLINE_BYTES_MAX: usize = 256 << 10;
 
 /// Answers HTTP requests with the help of a frontend.
 pub struct Gateway {
@@ -46,6 +49,7 @@ pub struct Gateway {
     frontend: Arc<dyn Frontend>,
     metrics: Metrics,
     environment: Arc<dyn Environment>,
+    fetches: Fetches,
     /// One per request between admission and last byte.
     places: Arc<Semaphore>,
     is_draining: AtomicBool,
@@ -80,7 +84,19 @@ impl Gateway {
         metrics: Metrics,
         environment: Arc<dyn Environment>,
     ) -> Arc<Self> {
+        Self::with_network(settings, frontend, metrics, environment, Arc::new(Internet))
+    }
+
+    /// A gateway that fetches files through `network`.
+    pub fn with_network(
+        settings: Settings,
+        frontend: Arc<dyn Frontend>,
+        metrics: Metrics,
+        environment: Arc<dyn Environment>,
+        network: Arc<dyn Network>,
+    ) -> Arc<Self> {
         Arc::new(Self {
+            fetches: Fetches::new(&settings.limits.media, network),
             places: Arc::new(Semaphore::new(settings.requests_max)),
             settings,
             frontend,
@@ -185,8 +201,7 @@ impl Gateway {
         body::check_kind(headers)?;
         let bytes = body::read(body, self.settings.limits.body_bytes_max, self.settings.body_time).await?;
         let since = Instant::now();
-        let call = self.call(api, request, &bytes, account)?;
-        drop(bytes);
+        let call = self.call(api, request, bytes, account).await?;
         let card = self.card(&call.text.model)?;
         let place = self.admit()?;
         let started = Started {
@@ -200,9 +215,8 @@ impl Gateway {
             ignored: call.ignored,
         };
         let mut patience = Patience::new(self.settings.request_time, &self.cut);
-        let generate = self.frontend.generate(call.text).instrument(account.span().clone());
         let stream = tokio::select! {
-            stream = generate => stream?,
+            stream = self.hand_on(call.text, call.links).instrument(account.span().clone()) => stream?,
             error = &mut patience => return Err(error),
         };
         Ok(Opened {
@@ -213,7 +227,13 @@ impl Gateway {
         })
     }
 
-    fn call(&self, api: Api, request: RequestId, bytes: &[u8], account: &Account) -> Result<Call, ApiError> {
+    /// Fetches what is still missing, then asks for text.
+    async fn hand_on(&self, mut text: TextRequest, links: Vec<Link>) -> Result<TextStream, ApiError> {
+        self.fetches.fill(&mut text, links).await?;
+        Ok(self.frontend.generate(text).await?)
+    }
+
+    async fn call(&self, api: Api, request: RequestId, bytes: Bytes, account: &Account) -> Result<Call, ApiError> {
         let header = Header {
             request,
             deadline: Deadline(self.environment.cluster_ms() + self.settings.request_time.as_millis() as u64),
@@ -221,7 +241,16 @@ impl Gateway {
                 traceparent: cluster_telemetry::traceparent_of(account.span()),
             },
         };
-        let call = fields::read(api, &Json::parse(bytes)?, &self.settings.limits, header)?;
+        let call = if bytes.len() > INLINE_BYTES_MAX {
+            let limits = self.settings.limits.clone();
+            let reading =
+                tokio::task::spawn_blocking(move || fields::read(api, &Json::parse(&bytes)?, &limits, header));
+            reading
+                .await
+                .expect("reading a body does not panic, and the runtime outlives its requests")?
+        } else {
+            fields::read(api, &Json::parse(&bytes)?, &self.settings.limits, header)?
+        };
         account.asked(&call.text, call.stream);
         Ok(call)
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cluster_media::HostRules;
 use cluster_messages::RequestId;
 
 /// Limits and waiting times. Every one is stated in the answer that refuses on its account.
@@ -62,6 +63,8 @@ pub struct Limits {
     pub top_logprobs_max: u8,
     /// Messages of a conversation.
     pub messages_max: usize,
+    /// Pictures and sounds.
+    pub media: MediaLimits,
 }
 
 impl Default for Limits {
@@ -75,6 +78,58 @@ impl Default for Limits {
             logit_bias_max: 1024,
             top_logprobs_max: 20,
             messages_max: 10_000,
+            media: MediaLimits::default(),
+        }
+    }
+}
+
+/// Bounds of pictures and sounds in a request. `body_bytes_max` holds for those that come with it.
+#[derive(Clone, Debug)]
+pub struct MediaLimits {
+    /// Hosts that files are fetched from; none by default.
+    pub allowed_hosts: HostRules,
+    /// Bytes of one file.
+    pub bytes_max: u64,
+    /// Width times height of one picture.
+    pub pixels_max: u64,
+    /// Frames of one picture; the first is used.
+    pub frames_max: u32,
+    /// Length of one sound.
+    pub seconds_max: u32,
+    /// Pictures and sounds of one request.
+    pub count_max: usize,
+    /// The longest fetching one file may take, redirects included.
+    pub fetch_timeout: Duration,
+    /// Files that are fetched at the same time, over all requests.
+    pub fetches_max: usize,
+    /// Bytes of all fetched files of one request.
+    pub fetched_bytes_max: usize,
+}
+
+impl Default for MediaLimits {
+    fn default() -> Self {
+        let file = cluster_media::Limits::default();
+        Self {
+            allowed_hosts: HostRules::default(),
+            bytes_max: file.bytes_max,
+            pixels_max: file.pixels_max,
+            frames_max: file.frames_max,
+            seconds_max: file.seconds_max,
+            count_max: 16,
+            fetch_timeout: Duration::from_secs(10),
+            fetches_max: 16,
+            fetched_bytes_max: 64 << 20,
+        }
+    }
+}
+
+impl MediaLimits {
+    pub(crate) fn of_file(&self) -> cluster_media::Limits {
+        cluster_media::Limits {
+            bytes_max: self.bytes_max,
+            pixels_max: self.pixels_max,
+            frames_max: self.frames_max,
+            seconds_max: self.seconds_max,
         }
     }
 }

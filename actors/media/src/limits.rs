@@ -19,8 +19,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             bytes_max: 20 << 20,
-            // 8192 x 8192: above what phones and scanners make, far below what a bomb claims.
-            pixels_max: 64 << 20,
+            // What a good camera makes, far below what a bomb claims.
+            pixels_max: 40_000_000,
             frames_max: 1000,
             seconds_max: 1800,
         }

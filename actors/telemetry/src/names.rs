@@ -6,6 +6,8 @@
 pub mod spans {
     /// From the first byte of the HTTP request to the last of the answer.
     pub const GATEWAY_REQUEST: &str = "gateway.request";
+    /// One file that a request names by its address.
+    pub const GATEWAY_FETCH: &str = "gateway.fetch";
     /// Template and tokens.
     pub const TOKENIZER_ENCODE: &str = "tokenizer.encode";
     /// The choice of instances, with every candidate.
@@ -56,6 +58,8 @@ pub mod attributes {
     pub const CACHED_TOKENS: &str = "gen_ai.usage.cache_read.input_tokens";
     /// Why the answers ended.
     pub const FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
+    /// The host a file is fetched from.
+    pub const SERVER_ADDRESS: &str = "server.address";
     /// What went wrong, in one word.
     pub const ERROR_TYPE: &str = "error.type";
     /// The status of the HTTP answer.

@@ -1,8 +1,8 @@
 //! The fields of a conversation: messages, and how the template is to render them.
 
-use cluster_messages::{ChatMessage, ChatPrompt, Content, JsonText, Part, ToolCall};
+use cluster_messages::{ChatMessage, ChatPrompt, Content, JsonText, ToolCall};
 
-use super::Draft;
+use super::{Draft, parts::part};
 use crate::{
     error::ApiError,
     json::Json,
@@ -86,7 +86,7 @@ fn check(node: &Node<'_>, message: &ChatMessage) -> Outcome {
         return wrong("tool_calls", "only an assistant message may have calls");
     }
     if message.content.is_none() && !has_calls {
-        return wrong("content", "is missing; send a string or a list of text parts");
+        return wrong("content", "is missing; send a string or a list of parts");
     }
     if message.role == "tool" && message.tool_call_id.is_none() {
         return wrong("tool_call_id", "is missing; name the call that this message answers");
@@ -114,33 +114,6 @@ fn content(draft: &mut Draft<'_>, node: Node<'_>) -> Result<Content, ApiError> {
             parts.collect::<Result<_, _>>().map(Content::Parts)
         }
         other => Err(node.wrong(format!("must be a string or a list of parts, not {}", other.kind()))),
-    }
-}
-
-fn part(draft: &mut Draft<'_>, node: Node<'_>) -> Result<Part, ApiError> {
-    let (mut kind, mut text) = (None, None);
-    for (key, json) in node.object()? {
-        let field = Node {
-            json,
-            path: Path::Key(&node.path, key),
-        };
-        match &**key {
-            "type" => kind = Some(field.text()?),
-            "text" | "refusal" => text = Some(field.text()?),
-            // Media parts carry their content under their own name; the type refuses them.
-            _ => draft.ignore(field.path),
-        }
-    }
-    match (kind, text) {
-        (Some("text" | "refusal"), Some(text)) => Ok(Part::Text(text.to_owned())),
-        (Some("text" | "refusal"), None) => Err(node.wrong("has no text")),
-        (None, _) => Err(node.wrong("has no type; use {\"type\": \"text\", \"text\": …}")),
-        (Some(other), _) => {
-            let other: String = other.chars().take(32).collect();
-            Err(node.wrong(format!(
-                "'{other}' parts are not supported by this server; send text parts"
-            )))
-        }
     }
 }
 

@@ -8,6 +8,7 @@ use super::Call;
 use crate::{
     error::ApiError,
     json::Json,
+    media::Link,
     read::{Node, Path},
     routes::Api,
     settings::Limits,
@@ -30,6 +31,9 @@ pub(crate) struct Draft<'l> {
     pub(super) best_of: Option<u32>,
     pub(super) echo: bool,
     pub(super) generation_prompt: Option<bool>,
+    /// Pictures and sounds so far.
+    pub(super) media: usize,
+    pub(super) links: Vec<Link>,
     pub(super) tool_choice: ToolChoice,
     pub(super) parallel_tool_calls: bool,
     model: Option<String>,
@@ -62,6 +66,8 @@ impl<'l> Draft<'l> {
             best_of: None,
             echo: false,
             generation_prompt: None,
+            media: 0,
+            links: Vec::new(),
             tool_choice: ToolChoice::default(),
             parallel_tool_calls: true,
             model: None,
@@ -110,6 +116,7 @@ impl<'l> Draft<'l> {
         Ok(Call {
             stream: self.stream,
             include_usage: self.include_usage == Some(true),
+            links: std::mem::take(&mut self.links),
             ignored: std::mem::take(&mut self.ignored).into_iter().collect(),
             text: TextRequest {
                 header,

@@ -4,6 +4,7 @@
 mod bodies;
 mod harness;
 mod lifecycle;
+mod media;
 mod streams;
 mod time;
 mod tracing;
