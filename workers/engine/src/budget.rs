@@ -50,7 +50,7 @@ fn window_blocks(class: &KvClass, running_max: u32, step_tokens: u32, context: u
 
 /// How many pages a window of `tokens` positions touches at most, wherever it lies.
 pub(crate) fn live_pages(tokens: u32, block_tokens: u32) -> u32 {
-    (tokens - 1).div_ceil(block_tokens) + 1
+    tokens.saturating_sub(1).div_ceil(block_tokens) + 1
 }
 
 #[cfg(test)]

@@ -6,12 +6,17 @@ use proptest::prelude::*;
 
 use crate::{
     equality::{configs, essence, requests, workloads},
-    host::{BLOCK_TOKENS, Host, caching, generation, medium, prompt, roomy, windowed},
+    host::{BLOCK_TOKENS, CONTEXT, Host, caching, generation, medium, prompt, roomy, windowed},
 };
 
 /// Blocks for one sequence that reads `window` positions.
 fn least(window: u32) -> u32 {
-    (window - 1).div_ceil(BLOCK_TOKENS) + 1
+    ((window - 1).div_ceil(BLOCK_TOKENS) + 1).min(CONTEXT / BLOCK_TOKENS)
+}
+
+/// Windows of any size, and one that never ends: a second full class is kept like that.
+fn windows() -> impl Strategy<Value = u32> {
+    prop_oneof![8 => 1u32..24, 1 => Just(10 * CONTEXT)]
 }
 
 fn roomy_windowed() -> Config {
@@ -51,7 +56,7 @@ proptest! {
     /// blocks, pages that lost theirs, a tier below, and media that chunks cut anywhere.
     #[test]
     fn company_and_memory_change_no_token(
-        workload in workloads(), spans in prop::collection::vec(spans(), 12), config in configs(), window in 1u32..24,
+        workload in workloads(), spans in prop::collection::vec(spans(), 12), config in configs(), window in windows(),
         spare in 0u32..24, tier: bool, delay in 1u32..5,
     ) {
         let blocks = vec![config.blocks[0], least(window) + spare];
@@ -85,7 +90,7 @@ proptest! {
     /// Aggregated = split: only the last window's blocks travel, and the decode worker finds pages of its own.
     #[test]
     fn a_split_changes_no_token(
-        asked in prop::collection::vec((requests(), spans()), 1..6), window in 1u32..24, spare in 0u32..24,
+        asked in prop::collection::vec((requests(), spans()), 1..6), window in windows(), spare in 0u32..24,
         blocks in 16u32..40, step_tokens in 1u32..30, prefix_cache: bool, shuffle in 0usize..20,
     ) {
         let config = Config {
