@@ -24,7 +24,7 @@ use cluster_engine::{MediaInfo, ModelError};
 use cluster_fabric::{Clock, clock::before};
 use cluster_messages::{Deadline, ErrorKind, Features, MediaFile, MediumDigest, RequestError, RequestId, SamplePoint};
 use tokio::{
-    sync::{Semaphore, mpsc, oneshot, watch},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch},
     task::AbortHandle,
 };
 
@@ -383,13 +383,10 @@ impl Inner {
 
     async fn make(&self, errand: Errand) -> Outcome {
         let never_closed = "these semaphores are never closed";
-        let _room = self.decoded.acquire().await.expect(never_closed);
+        let room = self.decoded.clone().acquire_owned().await.expect(never_closed);
+        let turn = self.decoding.clone().acquire_owned().await.expect(never_closed);
         self.check(&errand, "it was decoded")?;
-        let medium = {
-            let _turn = self.decoding.acquire().await.expect(never_closed);
-            self.check(&errand, "it was decoded")?;
-            self.decode(errand.file.clone()).await?
-        };
+        let medium = self.decode(errand.file.clone(), turn).await?;
         self.progress.steps.fetch_add(1, Ordering::Relaxed);
         let (reply, answer) = oneshot::channel();
         let item = Item {
@@ -397,15 +394,22 @@ impl Inner {
             rows: errand.rows,
             deadline: errand.deadline,
             reply,
+            _room: room,
         };
         let ended = || failure::lost("the media encoder ended");
         self.decoded_media.send(item).map_err(|_| ended())?;
         answer.await.map_err(|_| ended())?
     }
 
-    async fn decode(&self, file: MediaFile) -> Result<OwnedMedium, RequestError> {
+    /// What was begun is decoded to its end, and keeps its turn that long, also when nobody waits any longer.
+    async fn decode(&self, file: MediaFile, turn: OwnedSemaphorePermit) -> Result<OwnedMedium, RequestError> {
         let decode = self.decode.clone();
-        let decoded = tokio::task::spawn_blocking(move || decode.decode(&file)).await;
+        let work = move || {
+            let decoded = decode.decode(&file);
+            drop(turn);
+            decoded
+        };
+        let decoded = tokio::task::spawn_blocking(work).await;
         decoded.unwrap_or_else(|_| Err(RequestError::new(ErrorKind::Internal, "decoding the file failed")))
     }
 

@@ -6,13 +6,23 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use cluster_engine::{Decoded, MediaCost, MediaEncoder, MediaInfo, ModelError, SimulatedMedia, SimulatedMediaConfig};
-use cluster_messages::{MediaFile, MediumDigest, MediumKind, RequestError};
+use cluster_engine::{
+    Config, Cost, Decoded, MediaCost, MediaEncoder, MediaInfo, ModelError, Simulated, SimulatedConfig, SimulatedMedia,
+    SimulatedMediaConfig,
+};
+use cluster_messages::{MediaFile, MediumDigest, MediumKind, RequestError, Role};
 
-use crate::media::{EncoderSettings, MediaDecode, OwnedMedium};
+use crate::{
+    WorkerSettings,
+    media::{EncoderSettings, MediaDecode, OwnedMedium},
+};
 
 /// Numbers of a row.
 pub(crate) const WIDTH: u32 = 8;
+/// What the language model knows: bytes and a few controls.
+pub(crate) const VOCABULARY: u32 = 261;
+pub(crate) const CONTEXT: u32 = 64;
+pub(crate) const BLOCK_TOKENS: u32 = 4;
 /// A file that begins with this is no picture.
 pub(crate) const BROKEN: u8 = 254;
 /// The model panics at a picture that begins with this.
@@ -123,4 +133,35 @@ pub(crate) fn digest(number: u8) -> MediumDigest {
 pub(crate) fn rows_of(file: &MediaFile) -> Arc<[f32]> {
     let medium = Seen::default().decode(file).unwrap();
     model(0).encode(&[medium.as_decoded()]).unwrap().remove(0)
+}
+
+/// A simulated model for which the rows of a medium stand where its placeholders do.
+fn seeing() -> Simulated {
+    let config = SimulatedConfig {
+        vocabulary: VOCABULARY,
+        context: CONTEXT,
+        block_tokens: BLOCK_TOKENS,
+        seed: 1,
+        cost: Cost::default(),
+    };
+    Simulated::new(config).with_width(WIDTH)
+}
+
+/// A worker of that model.
+pub(crate) fn worker(encoder: Option<EncoderSettings>, folds: Vec<Role>) -> WorkerSettings {
+    WorkerSettings {
+        engine: Config {
+            block_tokens: BLOCK_TOKENS,
+            blocks: vec![64],
+            running_max: 4,
+            waiting_max: 4,
+            step_tokens: 5,
+            tier: false,
+            prefix_cache: true,
+        },
+        folds,
+        needs: Vec::new(),
+        factory: Arc::new(|| Ok(Box::new(seeing()))),
+        encoder,
+    }
 }

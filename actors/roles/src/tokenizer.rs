@@ -33,6 +33,8 @@ mod attempt;
 mod choice;
 mod choice_run;
 mod encoding;
+#[cfg(test)]
+mod media_tests;
 mod prepare;
 #[cfg(test)]
 mod tests;

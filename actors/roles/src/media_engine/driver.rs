@@ -14,7 +14,7 @@ use cluster_engine::{Decoded, MediaEncoder, ModelError};
 use cluster_fabric::Clock;
 use cluster_messages::{Deadline, Features, RequestError};
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{OwnedSemaphorePermit, mpsc, oneshot},
     task::JoinError,
 };
 
@@ -29,6 +29,8 @@ pub(super) struct Item {
     pub(super) deadline: Arc<AtomicU64>,
     /// Closed when nobody waits any longer.
     pub(super) reply: oneshot::Sender<Result<Features, RequestError>>,
+    /// Its place among the decoded media, which are bounded.
+    pub(super) _room: OwnedSemaphorePermit,
 }
 
 /// What can be seen of the work.

@@ -1,4 +1,3 @@
-use cluster_engine::{Config, Cost, Simulated, SimulatedConfig};
 use cluster_messages::{
     ActorPath, Encode, Epoch, Generate, GenerateFrame, Generation, MediumKind, Role, Sampling, TraceContext,
 };
@@ -6,43 +5,12 @@ use cluster_messages::{
 use super::*;
 use crate::{
     Decode, EncodeFrame, EncodeProtocol, EncoderSettings, EncoderSpec, GenerateProtocol, Host, PrefillSpec, Supervisor,
-    WorkerSettings, WorkerSpec,
+    WorkerSpec,
     fixture::{header, host, start, supervisor},
-    media_fixture::{Seen, WIDTH, digest, picture, settings},
+    media_fixture::{Seen, WIDTH, digest, picture, settings, worker},
 };
 
 const ROWS: u32 = 6;
-const BLOCK_TOKENS: u32 = 4;
-
-/// A simulated model for which the rows of a medium stand where its placeholders do.
-fn seeing() -> Simulated {
-    let config = SimulatedConfig {
-        vocabulary: 50,
-        context: 64,
-        block_tokens: BLOCK_TOKENS,
-        seed: 1,
-        cost: Cost::default(),
-    };
-    Simulated::new(config).with_width(WIDTH)
-}
-
-fn worker(encoder: Option<EncoderSettings>, folds: Vec<Role>) -> WorkerSettings {
-    WorkerSettings {
-        engine: Config {
-            block_tokens: BLOCK_TOKENS,
-            blocks: vec![64],
-            running_max: 4,
-            waiting_max: 4,
-            step_tokens: 5,
-            tier: false,
-            prefix_cache: true,
-        },
-        folds,
-        needs: Vec::new(),
-        factory: Arc::new(|| Ok(Box::new(seeing()))),
-        encoder,
-    }
-}
 
 struct Scene {
     host: Host,
