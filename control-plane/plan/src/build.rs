@@ -416,8 +416,10 @@ fn fullest(rows: &[DeviceRow]) -> Option<Passed> {
             .map(DeviceRow::used_bytes)
             .sum::<u64>()
     };
+    // Of several that are equally full, the first.
     let row = rows
         .iter()
+        .rev()
         .max_by_key(|row| used(&row.device) * 1000 / row.capacity_bytes)?;
     Some(Passed {
         rule: "devices".into(),

@@ -175,11 +175,11 @@ fn reason(
     let cache = &resolved.kv_cache;
     let blocks = rows.first().map_or(0, |row| row.blocks);
     let per_token = facts.kv_bytes_per_token(cache.dtype);
-    let of = format!(
-        "{} tokens at {per_token} bytes of {}",
-        cache.page_tokens,
-        cache.dtype.name()
-    );
+    let size = match facts.classes.len() {
+        1 => format!("at {per_token} bytes "),
+        classes => format!("in {classes} classes "),
+    };
+    let of = format!("{} tokens {size}of {}", cache.page_tokens, cache.dtype.name());
     match capacity {
         None => {
             let memory = cache.memory.unwrap_or(KvCache::MEMORY_ON_CORES);

@@ -2,6 +2,8 @@
 
 mod changes;
 mod placement;
+mod refusals;
+mod shipped;
 mod texts;
 
 use cluster_plan::{Inventory, ModelFacts, NodeInventory, Plan, plan};
