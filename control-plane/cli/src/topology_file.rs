@@ -6,7 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use cluster_topologies::{Catalogue, Document, ModelFile, Problem, Resolved, catalogue::shipped_topology, unsupported};
+use cluster_topologies::{
+    AcceleratorFile, Catalogue, Document, ModelFile, Problem, Resolved, catalogue::shipped_topology, unsupported,
+};
 
 use crate::failure::Failure;
 
@@ -31,7 +33,7 @@ impl TopologyFile {
         let folder = file.parent().map(Path::to_owned).unwrap_or_default();
         let catalogue = catalogue_with(&folder)?;
         Ok(Self {
-            document: Document::read(&text, &name),
+            document: Document::read_with(&text, &name, &|base| base_text(base, &folder)),
             catalogue,
             folder,
         })
@@ -59,6 +61,13 @@ impl TopologyFile {
     }
 }
 
+/// The file that a topology extends: a path from its own folder, else a shipped one.
+fn base_text(base: &str, folder: &Path) -> Option<String> {
+    let beside = folder.join(base);
+    let text = fs::read_to_string(&beside).or_else(|_| fs::read_to_string(beside.with_extension("yaml")));
+    text.ok().or_else(|| shipped_topology(base).map(str::to_owned))
+}
+
 fn shipped_text(name: &str) -> Result<&'static str, Failure> {
     shipped_topology(name).ok_or_else(|| {
         let shipped = cluster_topologies::catalogue::shipped_topologies();
@@ -70,16 +79,24 @@ fn shipped_text(name: &str) -> Result<&'static str, Failure> {
     })
 }
 
-/// The shipped models and those in `models/` below `folder`.
+/// The shipped models and accelerators, and those in `models/` and `accelerators/` below `folder`.
 pub(crate) fn catalogue_with(folder: &Path) -> Result<Catalogue, Failure> {
     let mut catalogue = Catalogue::shipped();
-    for path in model_files(&folder.join("models"))? {
+    for path in yaml_files(&folder.join("models"))? {
         catalogue.insert(read_model(&path)?);
+    }
+    for path in yaml_files(&folder.join("accelerators"))? {
+        let text = read_text(&path)?;
+        catalogue.insert_accelerator(AcceleratorFile::parse(&text, &path.to_string_lossy())?);
     }
     Ok(catalogue)
 }
 
-fn model_files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+fn read_text(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path).map_err(|error| Failure::input(format!("cannot read {}: {error}", path.display())))
+}
+
+fn yaml_files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -95,8 +112,7 @@ fn model_files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 
 /// Reads a model file; relative paths among its sources become paths from here.
 pub(crate) fn read_model(path: &Path) -> Result<ModelFile, Failure> {
-    let text =
-        fs::read_to_string(path).map_err(|error| Failure::input(format!("cannot read {}: {error}", path.display())))?;
+    let text = read_text(path)?;
     let mut model = ModelFile::parse(&text, &path.to_string_lossy())?;
     let folder = path.parent().unwrap_or(Path::new(""));
     for source in &mut model.sources {

@@ -1,21 +1,23 @@
-//! `cluster plan`: what `up` would start on this machine, with settings, memory and reasons.
+//! `cluster plan`: what `up` would start on this machine, or on the hardware that a topology declares, with settings, memory
+//! and reasons.
 
 use std::{io::Write, path::PathBuf};
 
 use clap::Args;
 use cluster_node::{ServedModel, StartError, local_inventory};
-use cluster_plan::ModelFacts;
-use cluster_topologies::{ModelOrigin, Resolved};
+use cluster_plan::{Inventory, ModelFacts};
+use cluster_topologies::Resolved;
 
 use super::write_json;
 use crate::{environment::Environment, failure::Failure, model_file, topology_file::TopologyFile};
 
-/// Show what 'up' would start on this machine: placement, settings, memory, and why.
+/// Show what a topology would start: placement, settings, memory, and why.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   cluster plan topologies/local.yaml
   cluster plan local --json
+  cluster plan epd-b300           on the hardware it declares, which need not be here
 
 Nothing is started and nothing is fetched.")]
 pub(crate) struct Arguments {
@@ -31,7 +33,8 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment, out: &mut dy
     let file = TopologyFile::read(&arguments.file)?;
     let topology = file.resolve()?;
     let facts = facts(&topology, &file, environment)?;
-    let plan = cluster_plan::plan(&topology, &local_inventory(), &facts, None);
+    let inventory = inventory(&topology);
+    let plan = cluster_plan::plan(&topology, &inventory, &facts, None);
     let plan = plan.map_err(|problems| file.failure(problems))?;
     if arguments.json {
         return write_json(&plan, out);
@@ -39,10 +42,19 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment, out: &mut dy
     Ok(out.write_all(cluster_plan::render(&plan).as_bytes())?)
 }
 
+/// This machine; for a topology that declares other hardware, the machines that it declares.
+fn inventory(topology: &Resolved) -> Inventory {
+    let local = local_inventory();
+    match local.nodes.first() {
+        Some(machine) if topology.needs_hardware() => Inventory::declared(topology, machine),
+        _ => local,
+    }
+}
+
 /// The model's figures: a model file says them, any other model is opened.
 fn facts(topology: &Resolved, file: &TopologyFile, environment: &Environment) -> Result<ModelFacts, Failure> {
-    if let ModelOrigin::File(model) = &topology.model.origin {
-        return Ok(ModelFacts::from(model.as_ref()));
+    if let Some(facts) = ModelFacts::declared(&topology.model) {
+        return Ok(facts);
     }
     let location = model_file::locate(&topology.model.origin, &file.folder, &environment.store())?;
     let model = ServedModel::load(topology, &location).map_err(StartError::Model);
