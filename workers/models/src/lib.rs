@@ -20,6 +20,7 @@ mod facts;
 pub mod gguf;
 mod instance;
 mod mapping;
+pub mod media;
 mod names;
 mod open;
 mod pages;

@@ -1,0 +1,176 @@
+//! One running media model: shared weights, ranks of its own, behind the engine's `MediaEncoder` trait.
+
+use std::{ops::Range, sync::Arc};
+
+use cluster_engine::{Decoded, MediaEncoder, MediaInfo, ModelError};
+use cluster_kernels::{Collective, Cpu, CpuOptions, shared_memory};
+
+use super::{
+    audio::Audio,
+    crew::{Crew, Work},
+    patches::{Frames, Patches, Preparation},
+    rules::Rules,
+    vision::{Frame, Layers, Vision},
+};
+
+/// What all instances share.
+pub(crate) struct Shared {
+    pub(crate) rules: Arc<Rules>,
+    pub(crate) frame: Arc<Frame>,
+    /// One part for each rank.
+    pub(crate) layers: Vec<Arc<Layers>>,
+    pub(crate) audio: Option<Arc<Audio>>,
+    /// Threads of a rank.
+    pub(crate) threads: usize,
+}
+
+/// A batch, prepared.
+#[derive(Default)]
+struct Job {
+    patches: Patches,
+    sounds: Vec<Vec<f32>>,
+}
+
+/// One rank's results: its rows of all pictures, and the sounds that are its.
+struct Part {
+    rows: Vec<f32>,
+    sounds: Vec<Vec<f32>>,
+}
+
+/// A media model that can run.
+pub struct Encoder {
+    rules: Arc<Rules>,
+    crew: Crew<Job, Part>,
+    ranks: usize,
+}
+
+impl Encoder {
+    pub(crate) fn new(shared: &Shared) -> Result<Self, ModelError> {
+        let ranks = shared.layers.len();
+        let mut ends: Vec<Option<Box<dyn Collective>>> = vec![None];
+        if ranks > 1 {
+            let boxed = |end| Some(Box::new(end) as Box<dyn Collective>);
+            ends = shared_memory(ranks).into_iter().map(boxed).collect();
+        }
+        let works = ends
+            .into_iter()
+            .enumerate()
+            .map(|(rank, others)| work(shared, rank, others));
+        Ok(Self {
+            rules: Arc::clone(&shared.rules),
+            crew: Crew::start(works.collect::<Result<_, _>>()?)?,
+            ranks,
+        })
+    }
+
+    /// The rows of a video: frames of one size, each `[height, width, 3]`, two to a clip.
+    pub fn encode_frames(&mut self, width: u32, height: u32, frames: &[&[u8]]) -> Result<Arc<[f32]>, ModelError> {
+        let mut job = Job::default();
+        self.prepare(width, height, frames, &mut job)?;
+        let (mut pictures, _) = self.run(job)?;
+        pictures
+            .pop()
+            .ok_or_else(|| ModelError::Failed("a video without frames".into()))
+    }
+
+    fn prepare(&self, width: u32, height: u32, frames: &[&[u8]], job: &mut Job) -> Result<(), ModelError> {
+        let len = u64::from(width) * u64::from(height) * 3;
+        if len == 0 || frames.iter().any(|rgb| rgb.len() as u64 != len) {
+            return Err(ModelError::Failed(format!(
+                "a picture of {width} x {height} pixels has other bytes than its {len}"
+            )));
+        }
+        let spec = &self.rules.spec;
+        let frames = Frames {
+            height: height as usize,
+            width: width as usize,
+            rgb: frames,
+        };
+        Preparation::new(&spec.vision, &spec.pictures).add(frames, &mut job.patches);
+        Ok(())
+    }
+
+    /// The rows of the pictures and of the sounds, each in order.
+    fn run(&mut self, job: Job) -> Result<(Vec<Arc<[f32]>>, Vec<Arc<[f32]>>), ModelError> {
+        let vision = &self.rules.spec.vision;
+        let cell = vision.merge * vision.merge;
+        let lengths: Vec<usize> = job.patches.grids.iter().map(|grid| grid.patches() / cell).collect();
+        let sounds = job.sounds.len();
+        let mut parts = self.crew.run(job)?;
+        let rows: Vec<f32> = parts.iter().flat_map(|part| &part.rows).copied().collect();
+        let width = self.rules.spec.width;
+        let mut start = 0;
+        let pictures = lengths.into_iter().map(|tokens| {
+            let picture = Range {
+                start,
+                end: start + tokens * width,
+            };
+            start = picture.end;
+            Arc::from(&rows[picture])
+        });
+        let pictures = pictures.collect();
+        // Rank r has the sounds r, r + ranks, …
+        let sounds = (0..sounds).map(|index| {
+            let own = &mut parts[index % self.ranks].sounds[index / self.ranks];
+            Arc::from(std::mem::take(own))
+        });
+        Ok((pictures, sounds.collect()))
+    }
+}
+
+/// One rank, ready for jobs.
+fn work(shared: &Shared, rank: usize, others: Option<Box<dyn Collective>>) -> Result<Work<Job, Part>, ModelError> {
+    let failed = |error: &dyn std::error::Error| ModelError::Failed(error.to_string());
+    let options = CpuOptions {
+        threads: shared.threads,
+        isa: None,
+    };
+    let cpu = Cpu::new(options).map_err(|error| failed(&error))?;
+    let ranks = shared.layers.len();
+    let vision = Vision {
+        frame: Arc::clone(&shared.frame),
+        layers: Arc::clone(&shared.layers[rank]),
+        others,
+    };
+    let audio = shared.audio.clone();
+    Ok(Box::new(move |job: &Job| {
+        let rows = if job.patches.grids.is_empty() {
+            Vec::new()
+        } else {
+            vision.run(&cpu, &job.patches).map_err(|error| failed(&error))?
+        };
+        let own = job.sounds.iter().skip(rank).step_by(ranks);
+        let sounds = own.filter_map(|samples| Some(audio.as_ref()?.run(&cpu, samples)));
+        Ok(Part {
+            rows,
+            sounds: sounds.collect(),
+        })
+    }))
+}
+
+impl MediaEncoder for Encoder {
+    fn info(&self) -> MediaInfo {
+        self.rules.info
+    }
+
+    fn encode(&mut self, media: &[Decoded<'_>]) -> Result<Vec<Arc<[f32]>>, ModelError> {
+        let mut job = Job::default();
+        for medium in media {
+            match medium {
+                Decoded::Image { width, height, rgb } => self.prepare(*width, *height, &[*rgb], &mut job)?,
+                Decoded::Audio { .. } if self.rules.spec.audio.is_none() => {
+                    return Err(ModelError::Failed("this model takes no sounds".into()));
+                }
+                Decoded::Audio { samples } => job.sounds.push(samples.to_vec()),
+            }
+        }
+        let (pictures, sounds) = self.run(job)?;
+        let (mut pictures, mut sounds) = (pictures.into_iter(), sounds.into_iter());
+        let results = media.iter().map(|medium| match medium {
+            Decoded::Image { .. } => pictures.next(),
+            Decoded::Audio { .. } => sounds.next(),
+        });
+        let results: Option<Vec<_>> = results.collect();
+        Ok(results.expect("there is a result for every medium that was prepared"))
+    }
+}

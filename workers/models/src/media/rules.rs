@@ -1,0 +1,49 @@
+//! How many rows a medium becomes. No weights.
+
+use cluster_engine::{MediaInfo, MediaRules};
+
+use super::{spec::MediaSpec, target::cells};
+
+/// A model's rules.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    pub(crate) spec: MediaSpec,
+    pub(crate) info: MediaInfo,
+}
+
+impl Rules {
+    /// Tokens of one clip of a picture or a video of this size.
+    pub(crate) fn clip_tokens(&self, width: u32, height: u32, tokens_max: u32) -> Result<u32, String> {
+        if width == 0 || height == 0 {
+            return Err(format!("a picture of {width} x {height} pixels has nothing to see"));
+        }
+        let [rows, columns] = cells(height, width, self.spec.vision.cell(), tokens_max);
+        rows.checked_mul(columns)
+            .ok_or_else(|| format!("a picture of {width} x {height} pixels is too large"))
+    }
+}
+
+impl MediaRules for Rules {
+    fn info(&self) -> MediaInfo {
+        self.info
+    }
+
+    fn image_tokens(&self, width: u32, height: u32) -> Result<u32, String> {
+        self.clip_tokens(width, height, self.spec.pictures.image_tokens_max)
+    }
+
+    fn audio_tokens(&self, samples: u64) -> Result<u32, String> {
+        let Some(audio) = &self.spec.audio else {
+            return Err("this model takes no sounds".into());
+        };
+        if samples == 0 {
+            return Err("a sound without samples has nothing to hear".into());
+        }
+        let tokens = samples.div_ceil(audio.samples_per_token() as u64);
+        u32::try_from(tokens).map_err(|_| format!("a sound of {samples} samples is too long"))
+    }
+
+    fn sample_rate(&self) -> Option<u32> {
+        self.spec.audio.as_ref().map(|audio| audio.sample_rate)
+    }
+}
