@@ -6,6 +6,17 @@ use writer::{BLOCK, Stored, Style, Weight};
 mod writer;
 
 const PREFIX: &str = "model.layers.0.mlp.experts";
+const STYLES: [Style; 9] = [
+    Style::Nvfp4Stacked,
+    Style::Nvfp4Own,
+    Style::Mxfp4Own,
+    Style::Fp8Own,
+    Style::Fp8Stacked,
+    Style::Int4Stacked,
+    Style::Int4OwnFused,
+    Style::Int4Underscore,
+    Style::Floats,
+];
 const DESCRIPTION: Description = Description {
     group_len: None,
     block: BLOCK,
@@ -66,7 +77,7 @@ fn kept(weight: &Weight, projection: Projection, inner: &Range<usize>) -> Vec<f3
 #[test]
 fn every_spelling_is_read_whole_and_in_slices() {
     let cpu = cpu();
-    for style in Style::ALL {
+    for style in STYLES {
         let (_folder, files, experts) = folder(style);
         let quantized = Quantized {
             files: &files,
@@ -95,7 +106,7 @@ fn every_spelling_is_read_whole_and_in_slices() {
 #[test]
 fn every_tensor_has_a_known_name() {
     let cpu = cpu();
-    for style in Style::ALL {
+    for style in STYLES {
         let (_folder, files, _) = folder(style);
         let quantized = Quantized {
             files: &files,

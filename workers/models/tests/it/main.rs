@@ -7,5 +7,6 @@ mod independence;
 mod layouts;
 mod muse;
 mod opening;
+mod quantized;
 mod ranks;
 mod sequences;

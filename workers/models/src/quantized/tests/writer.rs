@@ -21,18 +21,6 @@ pub(super) enum Style {
 }
 
 impl Style {
-    pub(super) const ALL: [Style; 9] = [
-        Style::Nvfp4Stacked,
-        Style::Nvfp4Own,
-        Style::Mxfp4Own,
-        Style::Fp8Own,
-        Style::Fp8Stacked,
-        Style::Int4Stacked,
-        Style::Int4OwnFused,
-        Style::Int4Underscore,
-        Style::Floats,
-    ];
-
     fn format(self) -> Format {
         match self {
             Style::Nvfp4Stacked | Style::Nvfp4Own => Format::Nvfp4,
@@ -115,7 +103,7 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    fn new(dtype: Dtype, shape: Vec<usize>, bytes: Vec<u8>) -> Self {
+    pub(super) fn new(dtype: Dtype, shape: Vec<usize>, bytes: Vec<u8>) -> Self {
         Self { dtype, shape, bytes }
     }
 
