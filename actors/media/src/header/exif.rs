@@ -17,7 +17,7 @@ pub(crate) struct Orientation {
 
 impl Orientation {
     /// The eight values of the TIFF tag; any other says nothing.
-    fn from_tag(value: u16) -> Self {
+    pub(crate) fn from_tag(value: u16) -> Self {
         let (is_transposed, mirrors_x, mirrors_y) = match value {
             2 => (false, true, false),
             3 => (false, true, true),
