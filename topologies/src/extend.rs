@@ -8,7 +8,9 @@
 
 use crate::{
     Problem,
+    catalogue::shipped_topologies,
     problem::Place,
+    suggest::nearest,
     tree::{Entry, Tree, Value},
 };
 
@@ -61,11 +63,12 @@ fn base(asked: &Tree, bases: Bases<'_>, chain: &mut Vec<String>, problems: &mut 
     }
     let Some(text) = bases(name) else {
         let message = format!("there is no topology '{name}' to extend");
-        return report(
-            "unknown-base",
-            message,
-            "name a shipped file, or a path from this file's folder",
-        );
+        let shipped = shipped_topologies().iter().map(|(shipped, _)| *shipped);
+        let help = match nearest(name, shipped) {
+            Some(near) => format!("did you mean '{near}'?"),
+            None => "name a shipped file, or a path from this file's folder".into(),
+        };
+        return report("unknown-base", message, &help);
     };
     let mut faults = Vec::new();
     let tree = Tree::read(&text, &mut faults);
