@@ -76,7 +76,8 @@ pub enum Event {
         job: JobId,
         /// Its number in the sequence.
         page: u32,
-        /// Its bytes, all classes one after the other.
+        /// Its bytes: the block of each KV class that is read behind the prompt. A model with several classes has a byte
+        /// before them that says which (bit i for class i).
         bytes: Bytes,
     },
     /// Log-probabilities of the prompt.
@@ -126,7 +127,7 @@ pub enum Event {
     Evicted {
         /// Its hash.
         hash: BlockHash,
-        /// Its bytes.
+        /// Its bytes, as in `Page`, of the classes whose blocks were still there.
         bytes: Bytes,
     },
 }

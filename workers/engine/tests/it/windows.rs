@@ -87,6 +87,28 @@ proptest! {
         prop_assert_eq!(host.engine.load(0).blocks_used, 0);
     }
 
+    /// A request that goes on in another engine with the tokens sent so far ends alike, media and all.
+    #[test]
+    fn a_move_changes_no_token(
+        request in requests(), spans in spans(), company in workloads(), config in configs(), window in windows(),
+        spare in 0u32..24, cut in 0usize..30,
+    ) {
+        let request = with_media(request, &spans);
+        let (_, expected) = alone(window, &request);
+        let cut = cut.min(expected.tokens.len() - 1);
+        let blocks = vec![config.blocks[0], least(window) + spare];
+        let mut host = Host::new(windowed(window), Config { blocks, ..config });
+        for (id, arrival) in (1..).zip(company) {
+            host.submit(id, arrival.generation, JobKind::Whole).unwrap();
+        }
+        host.step();
+        let mut moved = Generation { prompt_logprobs: None, ..request };
+        moved.tokens.extend(&expected.ids()[..cut]);
+        let answer = host.ask(0, moved);
+        prop_assert_eq!(answer.ids(), &expected.ids()[cut..]);
+        prop_assert_eq!(answer.usage().completion_tokens, expected.usage().completion_tokens);
+    }
+
     /// Aggregated = split: only the last window's blocks travel, and the decode worker finds pages of its own.
     #[test]
     fn a_split_changes_no_token(
