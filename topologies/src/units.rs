@@ -101,7 +101,7 @@ string_form!(ModelSource, "model-source", "smollm2-135m-instruct");
 #[serde(try_from = "String", into = "String")]
 pub struct ByteSize(pub u64);
 
-/// Largest first, so that a size is written in the largest unit that leaves it whole.
+/// A size is written in the unit that leaves the smallest whole number: `900GB`, `256MiB`.
 const SIZE_UNITS: &[(&str, u64)] = &[
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
@@ -145,7 +145,8 @@ impl FromStr for ByteSize {
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whole = |unit: &&(&str, u64)| self.0 >= unit.1 && self.0.is_multiple_of(unit.1);
-        let (name, scale) = SIZE_UNITS.iter().find(whole).unwrap_or(&("B", 1));
+        let smallest = SIZE_UNITS.iter().filter(whole).min_by_key(|unit| self.0 / unit.1);
+        let (name, scale) = smallest.unwrap_or(&("B", 1));
         write!(f, "{}{name}", self.0 / scale)
     }
 }

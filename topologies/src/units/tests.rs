@@ -112,3 +112,10 @@ fn a_model_source_is_a_name_a_path_a_script_or_simulated() {
         assert!(text.parse::<ModelSource>().is_err(), "{text}");
     }
 }
+
+#[test]
+fn sizes_are_written_in_the_unit_that_leaves_the_smallest_number() {
+    for text in ["900GB", "8TB", "256MiB", "2024GB", "1TiB", "1023B", "1500KB"] {
+        assert_eq!(text.parse::<ByteSize>().unwrap().to_string(), text);
+    }
+}
