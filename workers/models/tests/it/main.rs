@@ -5,6 +5,7 @@ mod fixtures;
 mod golden;
 mod independence;
 mod layouts;
+mod media;
 mod muse;
 mod opening;
 mod quantized;
