@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p cluster-models --example bench -- MODEL [--threads 2] [--repeat 3] [--chunk 512] [--int8 | --exact]
-//!     [--prefill 512,2048] [--batch 1,8,32]
+//!     [--prefill 512,2048] [--batch 1,8,32] [--ranks TENSOR,EXPERT,SEQUENCE]
 //! ```
 //! Decoding starts after prompts of 128 tokens and makes 64 tokens per sequence; a figure is the best of the repeats after
 //! one warm-up. Sampling is not included.
@@ -15,7 +15,7 @@ use std::{
 };
 
 use cluster_engine::{Batch, BlockId, Model, Outputs, SeqId, Slice, Wanted};
-use cluster_models::{Arithmetic, Options, open};
+use cluster_models::{Arithmetic, Options, Ranks, open};
 
 const PROMPT_TOKENS: usize = 128;
 const DECODE_TOKENS: usize = 64;
@@ -48,6 +48,7 @@ fn arguments() -> Result<Arguments, Box<dyn Error>> {
             "--chunk" => arguments.chunk = one(numbers()?)?.max(1),
             "--prefill" => arguments.prefills = numbers()?,
             "--batch" => arguments.batches = numbers()?,
+            "--ranks" => arguments.options.ranks = ranks(&numbers()?)?,
             "--int8" => arguments.options.arithmetic = Arithmetic::Int8,
             "--exact" => arguments.options.arithmetic = Arithmetic::Exact,
             path => arguments.model = path.into(),
@@ -64,6 +65,17 @@ fn numbers(list: &str) -> Result<Vec<usize>, Box<dyn Error>> {
     Ok(list.split(',').map(str::parse).collect::<Result<_, _>>()?)
 }
 
+fn ranks(numbers: &[usize]) -> Result<Ranks, Box<dyn Error>> {
+    let &[tensor, expert, sequence] = numbers else {
+        return Err("three numbers of ranks are needed".into());
+    };
+    Ok(Ranks {
+        tensor,
+        expert,
+        sequence,
+    })
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let Arguments {
         model,
@@ -77,8 +89,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let loaded = open(&model, options)?;
     println!("{} opened in {:.2?}", model.display(), began.elapsed());
     println!(
-        "{:?}, {} threads, {:?}",
-        loaded.facts, options.threads, options.arithmetic
+        "{:?}, {} threads, {:?}, {:?}",
+        loaded.facts, options.threads, options.arithmetic, options.ranks
     );
 
     for tokens in prefills {

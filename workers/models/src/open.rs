@@ -3,8 +3,8 @@
 //! ```text
 //!  path ─▶ Checkpoint ─▶ ModelSpec ─▶ Weights ─▶ Loaded ──factory(ranks)──▶ Model, Model, …
 //! ```
-//! Weights are repacked once for each way of dividing them among ranks, and shared. Another instance, or one that takes the place of a dead one, costs a thread pool
-//! and its blocks.
+//! Weights are repacked once for each way of dividing them among ranks, and shared. Another instance, or one that takes the
+//! place of a dead one, costs threads and its blocks.
 
 use std::{
     fmt,
@@ -135,14 +135,9 @@ impl Loaded {
         self.info.fingerprint
     }
 
-    /// What the engine will be told of a model with the ranks of the options.
+    /// What the engine will be told.
     pub fn info(&self) -> &ModelInfo {
         &self.info
-    }
-
-    /// As `info`, for other ranks: the fingerprint differs where sums over ranks give other bits.
-    pub fn info_for(&self, ranks: Ranks) -> ModelInfo {
-        self.source.info(ranks)
     }
 
     /// Makes an instance with the ranks of the options, which share its threads.
@@ -197,7 +192,7 @@ impl Source {
         });
         let mut shared = shared?;
         source.contents = contents;
-        shared.info = source.info(options.ranks);
+        shared.info = source.info();
         Ok((shared, source))
     }
 
@@ -213,7 +208,7 @@ impl Source {
             heads: HeadMap::new(self.spec.layers[0].attention.kv_heads, kept),
             networks,
             classes: self.classes.clone(),
-            info: self.info(ranks),
+            info: self.info(),
         })
     }
 
@@ -231,10 +226,10 @@ impl Source {
         Ok(Arc::new(Network::new(self.spec.clone(), weights, &self.classes, shard)))
     }
 
-    fn info(&self, ranks: Ranks) -> ModelInfo {
+    fn info(&self) -> ModelInfo {
         ModelInfo {
             width: self.spec.hidden as u32,
-            fingerprint: fingerprint(self.contents, &self.options, ranks),
+            fingerprint: fingerprint(self.contents, &self.options),
             layout: self.classes.fingerprint(),
             vocabulary: self.spec.vocabulary as u32,
             context: self.spec.context as u32,
@@ -285,17 +280,18 @@ pub fn open(path: &Path, options: Options) -> Result<Loaded, OpenError> {
         facts: Facts::of(&source.spec, weight_bytes as u64),
         tokenizer: tokenizer(path, &source.checkpoint),
         spec: source.spec.clone(),
-        info: source.info(options.ranks),
+        info: source.info(),
         shared: Mutex::new(vec![Arc::new(shared)]),
         source,
     })
 }
 
-/// Covers the bytes of all files, hashed whole (while the weights are repacked, so that it costs little), and the options
-/// that change results: two, and sums over ranks. Threads, block size and instruction set do not: the kernels promise equal
-/// bits for those.
-fn fingerprint(contents: Fingerprint, options: &Options, ranks: Ranks) -> Fingerprint {
-    let arithmetic = format!("{:?} {:?}{}", options.arithmetic, options.kv_dtype, ranks.sums());
+/// Covers the bytes of all files, hashed whole (while the weights are repacked, so that it costs little), and the two
+/// options that change what a model says. Threads, block size and instruction set do not: the kernels promise equal bits
+/// for those. Ranks round sums over them differently in the last bit; prefill and decode may have different ones and still
+/// exchange pages, so they count as the same model.
+fn fingerprint(contents: Fingerprint, options: &Options) -> Fingerprint {
+    let arithmetic = format!("{:?} {:?}", options.arithmetic, options.kv_dtype);
     Fingerprint::of([&contents.0.to_le_bytes(), arithmetic.as_bytes()])
 }
 

@@ -74,14 +74,6 @@ impl Ranks {
         }
         Ok(())
     }
-
-    /// What of it changes the bits of results. Division by tokens does not.
-    pub(crate) fn sums(self) -> String {
-        match self.tensor {
-            1 => String::new(),
-            tensor => format!(" tensor {tensor} expert {}", self.expert),
-        }
-    }
 }
 
 /// One rank's part.

@@ -1,6 +1,6 @@
 //! A batch of three slices, flat.
 
-use cluster_engine::{Batch, BlockId, SeqId, Slice, Wanted};
+use cluster_engine::{Batch, BlockId, Embedded, SeqId, Slice, Wanted};
 
 use super::{Ragged, Rows};
 
@@ -54,4 +54,37 @@ fn rows_and_tables_stay_together() {
     ragged.fill(&Batch { slices: &slices }, |slice| slice.seq != SeqId(1));
     assert_eq!(ragged.tokens, [20, 30, 31], "the earlier batch is forgotten");
     assert_eq!(ragged.tables(0).next(), Some((&[7][..], 0, 0..1)));
+}
+
+#[test]
+fn rows_of_media_replace_the_embeddings_of_their_positions() {
+    let tables: [&[BlockId]; 0] = [];
+    let runs = [
+        Embedded {
+            first: 6,
+            rows: &[1.0, 2.0],
+        },
+        Embedded {
+            first: 8,
+            rows: &[3.0, 4.0, 5.0, 6.0],
+        },
+    ];
+    let first = slice(1, &[7, 7], 0, &tables, Wanted::None);
+    let second = Slice {
+        embedded: &runs,
+        ..slice(2, &[8, 9, 8, 9, 9], 5, &tables, Wanted::Last)
+    };
+    let mut ragged = Ragged::default();
+    ragged.fill(
+        &Batch {
+            slices: &[first, second],
+        },
+        |_| true,
+    );
+    let mut rows = vec![0.0; 14];
+    ragged.put_embedded(2, &mut rows);
+    assert_eq!(rows[..6], [0.0; 6]);
+    assert_eq!(rows[6..], [1.0, 2.0, 0.0, 0.0, 3.0, 4.0, 5.0, 6.0]);
+    ragged.keep_wanted(2, &mut rows);
+    assert_eq!(rows, [5.0, 6.0]);
 }

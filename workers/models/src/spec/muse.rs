@@ -30,7 +30,8 @@ struct Text {
     residual_gate_temperature: f64,
 
     layer_types: Vec<String>,
-    layer_rope_theta: Vec<f64>,
+    layer_rope_theta: Vec<Option<f64>>,
+    rope_parameters: Option<RopeParameters>,
     sliding_window: Option<usize>,
 
     mlp_layer_types: Option<Vec<String>>,
@@ -44,17 +45,25 @@ struct Text {
     n_shared_experts: Option<usize>,
 }
 
+/// What is said of all rotations together.
+#[derive(Deserialize)]
+struct RopeParameters {
+    rope_type: Option<String>,
+}
+
 /// What the `text_config` of a checkpoint describes.
 pub(super) fn from_config(config: &Value) -> Result<ModelSpec, SpecError> {
     let text = config
         .get("text_config")
         .ok_or_else(|| SpecError::Missing("text_config".into()))?;
     let text = Text::deserialize(text).map_err(|error| SpecError::Json(format!("'text_config': {error}")))?;
-    text.spec()
+    let tied = config.get("tie_word_embeddings").and_then(Value::as_bool);
+    text.spec(tied.unwrap_or(false))
 }
 
 impl Text {
-    fn spec(&self) -> Result<ModelSpec, SpecError> {
+    /// `tied` holds where the table itself does not say it.
+    fn spec(&self, tied: bool) -> Result<ModelSpec, SpecError> {
         self.refuse_unsupported()?;
         Ok(ModelSpec {
             family: Family::MuseSpark,
@@ -63,7 +72,7 @@ impl Text {
             context: self.max_position_embeddings,
             norm_epsilon: self.rms_norm_eps as f32,
             post_norm_epsilon: self.post_norm_eps as f32,
-            tied_head: self.tie_word_embeddings.unwrap_or(false),
+            tied_head: self.tie_word_embeddings.unwrap_or(tied),
             embedding_scale: 1.0,
             embedding_norm: true,
             logit_scale: self.output_multiplier as f32,
@@ -88,6 +97,10 @@ impl Text {
         }
         if let Some(count @ 1..) = self.n_shared_experts {
             return Err(unsupported("n_shared_experts", count.to_string(), "only 0 is"));
+        }
+        let rope_type = self.rope_parameters.as_ref().and_then(|rope| rope.rope_type.as_deref());
+        if let Some(other) = rope_type.filter(|rope_type| *rope_type != "default") {
+            return Err(unsupported("rope_type", format!("'{other}'"), "only default is"));
         }
         let positive = [
             ("residual_gate_temperature", self.residual_gate_temperature),
@@ -132,11 +145,11 @@ impl Text {
         }
     }
 
-    /// The base of the layer's rotation; 0 stands for none.
+    /// By the base of the layer's rotation; 0 stands for none.
     fn rope(&self, layer: usize) -> Result<Option<Rope>, SpecError> {
         let theta = need(self.layer_rope_theta.get(layer), &format!("layer_rope_theta[{layer}]"))?;
-        Ok((*theta != 0.0).then_some(Rope {
-            theta: *theta,
+        Ok(theta.filter(|theta| *theta != 0.0).map(|theta| Rope {
+            theta,
             scaling: RopeScaling::None,
             divisors: false,
         }))

@@ -2,14 +2,15 @@
 
 use std::{fs, path::PathBuf};
 
+use cluster_engine::{Embedded, SeqId, Wanted};
 use cluster_models::{Options, Ranks, open};
 use rstest::rstest;
-use safetensors::SafeTensors;
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use serde::Deserialize;
 
 use crate::{
     fixtures::{exact, folder, load, rows},
-    sequences::{Sequences, arg_max, largest_difference},
+    sequences::{Part, Sequences, arg_max, largest_difference},
 };
 
 /// What the recordings allow an implementation in 32-bit floats.
@@ -145,4 +146,91 @@ fn muse_nano_answers_as_recorded(#[case] options: Options) {
             row = sequences.append(0, case.prompt_ids.len() + step, *expected);
         }
     }
+}
+
+/// Two files with an index, a tensor for every expert, and tensors that are nobody's business.
+#[test]
+fn experts_by_name_and_several_files_are_the_same_model() {
+    let original = folder("muse-spark-tiny");
+    let bytes = fs::read(original.join("model.safetensors")).unwrap();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    let mut split: Vec<(String, TensorView<'_>)> = Vec::new();
+    for (name, tensor) in tensors.tensors() {
+        match name.split_once(".experts.") {
+            Some((prefix, kind @ ("gate_up_proj" | "down_proj"))) => {
+                let kinds: &[&str] = if kind == "down_proj" {
+                    &["down"]
+                } else {
+                    &["gate", "up"]
+                };
+                let (count, rows) = (tensor.shape()[0], tensor.shape()[1] / kinds.len());
+                let parts = tensor.data().chunks_exact(tensor.data().len() / count / kinds.len());
+                for (index, part) in parts.enumerate() {
+                    let (expert, kind) = (index / kinds.len(), kinds[index % kinds.len()]);
+                    let shape = vec![rows, tensor.shape()[2]];
+                    let view = TensorView::new(Dtype::F32, shape, part).unwrap();
+                    split.push((format!("{prefix}.experts.{expert}.{kind}_proj.weight"), view));
+                }
+            }
+            _ => split.push((name, tensor)),
+        }
+    }
+    let spare = TensorView::new(Dtype::F32, vec![1], &[0; 4]).unwrap();
+    for name in [
+        "self_attn.rotary_emb.inv_freq",
+        "self_attn.k_scale",
+        "mlp.experts.3.up_proj.input_scale",
+    ] {
+        split.push((format!("model.language_model.layers.1.{name}"), spare.clone()));
+    }
+
+    let copy = tempfile::tempdir().unwrap();
+    fs::copy(original.join("config.json"), copy.path().join("config.json")).unwrap();
+    let mut index = serde_json::Map::new();
+    for (part, half) in split.chunks(split.len().div_ceil(2)).enumerate() {
+        let file = format!("model-0000{}-of-00002.safetensors", part + 1);
+        index.extend(half.iter().map(|(name, _)| (name.clone(), file.clone().into())));
+        safetensors::serialize_to_file(half.iter().cloned(), None, &copy.path().join(file)).unwrap();
+    }
+    let index = serde_json::json!({ "weight_map": index });
+    fs::write(copy.path().join("model.safetensors.index.json"), index.to_string()).unwrap();
+
+    let prompt = recorded("prompt1", None);
+    let run = |ranks| {
+        let model = open(copy.path(), exact()).unwrap().factory(ranks, 1)().unwrap();
+        assert_matches(&mut Sequences::new(model, 1), &prompt, &[1000], "prompt1");
+    };
+    run(Ranks::ONE);
+    run(Ranks {
+        tensor: 3,
+        expert: 3,
+        sequence: 1,
+    });
+}
+
+#[test]
+fn rows_of_media_beside_their_slice_fail_alone() {
+    let mut sequences = Sequences::new(load("muse-spark-tiny", exact()).model().unwrap(), 1);
+    let part = Part {
+        seq: 0,
+        start: 4,
+        tokens: &[1, 2],
+        wanted: Wanted::Last,
+    };
+    let rows = [0.0; 256];
+    let refusal = |sequences: &mut Sequences, first, rows| {
+        let embedded = [Embedded { first, rows }];
+        let row = sequences.step_with(&part, &embedded);
+        sequences.model.forget(SeqId(0));
+        row.err()
+    };
+    assert_eq!(refusal(&mut sequences, 4, &rows[..]), None);
+    assert_eq!(
+        refusal(&mut sequences, 5, &rows[..]).unwrap(),
+        "256 numbers of embeddings from position 5 are not rows of 128 within positions 4 to 6"
+    );
+    assert_eq!(
+        refusal(&mut sequences, 4, &rows[1..]).unwrap(),
+        "255 numbers of embeddings from position 4 are not rows of 128 within positions 4 to 6"
+    );
 }

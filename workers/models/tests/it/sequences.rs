@@ -93,6 +93,29 @@ impl Sequences {
             .collect()
     }
 
+    /// Runs one slice with these rows of media, and gives its first row.
+    pub(crate) fn step_with(&mut self, part: &Part<'_>, embedded: &[Embedded<'_>]) -> Result<Vec<f32>, String> {
+        let classes = self.model.info().classes.len();
+        let tables: Vec<Vec<BlockId>> = (0..classes).map(|class| self.live(part, class)).collect();
+        let tables: Vec<&[BlockId]> = tables.iter().map(Vec::as_slice).collect();
+        let slice = Slice {
+            embedded,
+            seq: SeqId(part.seq),
+            tokens: part.tokens,
+            start: part.start as u32,
+            tables: &tables,
+            wanted: part.wanted,
+        };
+        self.outputs.clear();
+        let batch = Batch { slices: &[slice] };
+        self.model.forward(&batch, &mut self.outputs).unwrap();
+        match self.outputs.row(0) {
+            Row::Logits(logits) => Ok(logits.to_vec()),
+            Row::Failed(message) => Err(message.to_owned()),
+            other => panic!("unexpected row {other:?}"),
+        }
+    }
+
     /// All logits of a sequence that is run in pieces of these lengths, taken in turn.
     pub(crate) fn run(&mut self, seq: u64, tokens: &[u32], pieces: &[usize]) -> Vec<Vec<f32>> {
         let mut rows = Vec::new();
