@@ -5,6 +5,7 @@
 //!                                                                          │
 //! HTTP ◀─ events (SSE) or answer (whole) ◀─ frames (checked) ◀─ TextStream ┘
 //! ```
+//! Files in a request pass `media` between fields and frontend: checked by their headers, fetched if the host is allowed.
 //! It knows one HTTP request and the frontend it hands it to. It knows no tokens, no placement and no instances; whatever
 //! it refuses, it refuses through the one table in `error`.
 #![warn(missing_docs)]

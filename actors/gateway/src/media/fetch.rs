@@ -223,3 +223,6 @@ impl Fetcher {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
