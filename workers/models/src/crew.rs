@@ -8,6 +8,9 @@
 //! Threads wait in channels, so that an idle worker costs nothing. A rank that ends, by a panic too, drops its end of the
 //! group: the others are woken with an error, every answer is an error, and the model has ended. A single rank computes in the
 //! caller's thread.
+//!
+//! A step wakes each thread once and meets two times a layer. Measured with `examples/bench.rs` on two busy cores of an EPYC
+//! (Zen 5, muse-nano, one thread a rank): a token takes 370 µs on one rank, 235 µs on four with whole experts each.
 
 use std::{
     ops::Range,
