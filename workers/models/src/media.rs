@@ -7,6 +7,11 @@
 //! ```
 //! It does not know files of pictures, nor who asked. The rows of a medium depend, to the last bit, on the medium alone as
 //! long as the number of ranks stays; another number adds the same numbers in another order.
+//!
+//! Cost of a patch in muse-nano: about 1 MFLOP, of which a quarter is the patch embedding. Measured with `examples/encode.rs` on
+//! one core of an EPYC (Zen 5) that others used too, best of 21: a picture of 112 x 112 (64 patches, 16 tokens) takes 1.03 ms, or
+//! 16 µs a patch and 62 GFLOP/s; 56 x 56 takes 0.27 ms; 448 x 448, scaled down to 112 x 112, 2.6 ms. Two ranks: 1.30 and 0.34 ms;
+//! pictures as small as these do not pay for the all-reduces.
 
 mod audio;
 mod crew;

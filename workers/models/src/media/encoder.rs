@@ -37,6 +37,12 @@ struct Part {
     sounds: Vec<Vec<f32>>,
 }
 
+/// The rows of a batch, each kind in order.
+struct Encoded {
+    pictures: Vec<Arc<[f32]>>,
+    sounds: Vec<Arc<[f32]>>,
+}
+
 /// A media model that can run.
 pub struct Encoder {
     rules: Arc<Rules>,
@@ -67,8 +73,9 @@ impl Encoder {
     pub fn encode_frames(&mut self, width: u32, height: u32, frames: &[&[u8]]) -> Result<Arc<[f32]>, ModelError> {
         let mut job = Job::default();
         self.prepare(width, height, frames, &mut job)?;
-        let (mut pictures, _) = self.run(job)?;
-        pictures
+        let mut encoded = self.run(job)?;
+        encoded
+            .pictures
             .pop()
             .ok_or_else(|| ModelError::Failed("a video without frames".into()))
     }
@@ -90,8 +97,7 @@ impl Encoder {
         Ok(())
     }
 
-    /// The rows of the pictures and of the sounds, each in order.
-    fn run(&mut self, job: Job) -> Result<(Vec<Arc<[f32]>>, Vec<Arc<[f32]>>), ModelError> {
+    fn run(&mut self, job: Job) -> Result<Encoded, ModelError> {
         let vision = &self.rules.spec.vision;
         let cell = vision.merge * vision.merge;
         let lengths: Vec<usize> = job.patches.grids.iter().map(|grid| grid.patches() / cell).collect();
@@ -114,7 +120,10 @@ impl Encoder {
             let own = &mut parts[index % self.ranks].sounds[index / self.ranks];
             Arc::from(std::mem::take(own))
         });
-        Ok((pictures, sounds.collect()))
+        Ok(Encoded {
+            pictures,
+            sounds: sounds.collect(),
+        })
     }
 }
 
@@ -164,7 +173,7 @@ impl MediaEncoder for Encoder {
                 Decoded::Audio { samples } => job.sounds.push(samples.to_vec()),
             }
         }
-        let (pictures, sounds) = self.run(job)?;
+        let Encoded { pictures, sounds } = self.run(job)?;
         let (mut pictures, mut sounds) = (pictures.into_iter(), sounds.into_iter());
         let results = media.iter().map(|medium| match medium {
             Decoded::Image { .. } => pictures.next(),
