@@ -46,7 +46,7 @@ pub enum KernelError {
         got: usize,
     },
     /// A weight whose columns, or the part of them that is asked for, are not whole groups.
-    #[error("columns {start} to {end} of a {format} weight are not whole groups of {group}")]
+    #[error("columns {start} to {end} are not whole groups of {group}, which {format} needs")]
     Group {
         /// The format.
         format: &'static str,

@@ -3,7 +3,7 @@
 //! Knows numbers, shapes and memory; does not know requests, files, models or anything that awaits.
 //!
 //! ```text
-//!   file bytes ──Cpu::matrix──▶ Matrix (repacked, still quantized) ─┐
+//!   file bytes ──Cpu::matrix──▶ Matrix (repacked, still quantized) ─┐     (matrix_of: codes and scales in parts)
 //!   f32 rows ───────────────────────────────────────────────────────┴─Cpu::matmul──▶ f32 rows
 //!   keys, values ──KvStore::write──▶ pages ──Cpu::attention──▶ f32 rows
 //! ```

@@ -6,6 +6,10 @@
 //!   zeros   [groups, rows] ─┘
 //! ```
 //! A part of a weight, as one of several ranks holds it, is cut out on the way: any rows, and columns in whole groups.
+//!
+//! Measured with `examples/bench.rs` on two cores of a shared EPYC (Zen 5), one token times 16384 x 2048, 8-bit activations:
+//! NVFP4 463, MXFP4 571, INT4 557 GOP/s (145 to 165 GB/s of weights), beside 612 of q4_0; FP8, whose codes become floats one
+//! by one, 56 GFLOP/s (28 GB/s) beside 78 of bf16.
 
 use std::ops::Range;
 

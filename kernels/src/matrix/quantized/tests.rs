@@ -292,7 +292,7 @@ fn refuses_parts_that_do_not_fit() {
                 cols: 8..32
             }
         ),
-        "columns 8 to 32 of a NVFP4 weight are not whole groups of 16"
+        "columns 8 to 32 are not whole groups of 16, which NVFP4 needs"
     );
     assert_eq!(
         of(

@@ -150,7 +150,7 @@ fn says_which_tensor_is_wrong() {
     );
     assert_eq!(
         error(Style::Mxfp4Own, "nothing", SHAPE, 0..48),
-        format!("tensor '{PREFIX}.1.down_proj.weight': columns 0 to 48 of a MXFP4 weight are not whole groups of 32")
+        format!("tensor '{PREFIX}.1.down_proj.weight': columns 0 to 48 are not whole groups of 32, which MXFP4 needs")
     );
 }
 

@@ -61,7 +61,7 @@ fn padded(numbers: &[f32], cols: usize, [rows_padded, cols_padded]: [usize; 2]) 
 fn write_both(style: Style, inner: usize, quantized: &Path, plain: &Path) {
     let bytes = fs::read(folder("muse-spark-tiny").join("model.safetensors")).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();
-    let (mut ours, mut theirs): (Vec<(String, Stored)>, Vec<(String, Stored)>) = (Vec::new(), Vec::new());
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for (name, tensor) in file.tensors() {
         if let Some(prefix) = name.strip_suffix(".gate_up_proj") {
             let mut experts = experts(&file, prefix, inner);
