@@ -4,6 +4,7 @@ mod architecture;
 mod echo;
 mod equality;
 mod faults;
+mod muse;
 mod overload;
 mod sandbox;
 mod scripts;

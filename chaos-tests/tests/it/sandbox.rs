@@ -7,7 +7,7 @@ use cluster_fabric::Entropy;
 use cluster_messages::{ActorPath, Role};
 use cluster_node::{ModelLocation, Options, Running, start};
 use cluster_roles::Instance;
-use cluster_topologies::{Catalogue, Document};
+use cluster_topologies::{Catalogue, Document, Resolved};
 use http_body_util::{BodyExt, Full};
 use hyper::{Request, Response, StatusCode, body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
@@ -84,8 +84,25 @@ impl Sandbox {
             Ok(resolved) => resolved,
             Err(problems) => panic!("{problems}\n{text}"),
         };
+        Self::start_resolved(resolved, model, script).await
+    }
+
+    /// Starts the shipped topology of that name; muse-nano stands in for models that are not here.
+    pub(crate) async fn shipped(name: &str) -> Self {
+        let text = cluster_topologies::catalogue::shipped_topology(name).expect("a shipped topology");
+        let base = |base: &str| cluster_topologies::catalogue::shipped_topology(base).map(str::to_owned);
+        let resolved = Document::read_with(text, name, &base).resolve(&Catalogue::shipped());
+        Self::start_resolved(
+            resolved.unwrap_or_else(|problems| panic!("{problems}")),
+            ModelLocation::Weights(crate::muse::model_folder()),
+            None,
+        )
+        .await
+    }
+
+    async fn start_resolved(topology: Resolved, model: ModelLocation, script: Option<tempfile::NamedTempFile>) -> Self {
         let options = Options {
-            topology: resolved,
+            topology,
             model,
             port: Some(0),
             api: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -99,6 +116,11 @@ impl Sandbox {
             address,
             _script: script,
         }
+    }
+
+    /// The name clients ask for.
+    pub(crate) fn model(&self) -> String {
+        self.running.plan().model.served_names[0].clone()
     }
 
     /// Sends a request and returns the answer's head; the body is read as it comes.

@@ -13,8 +13,13 @@ use tokio::time::timeout;
 use crate::sandbox::{AGGREGATED, DECODE, FAR_TOO_LONG, Sandbox, Topology, completion};
 
 /// The spans of the request that `answer` belongs to, once they meet `condition`.
-async fn trace_of(answer: &Value, condition: impl Fn(&[SpanRecord]) -> bool) -> Vec<SpanRecord> {
-    let id = answer["id"].as_str().expect("an id").trim_start_matches("cmpl-");
+pub(crate) async fn trace_of(answer: &Value, condition: impl Fn(&[SpanRecord]) -> bool) -> Vec<SpanRecord> {
+    let id = answer["id"]
+        .as_str()
+        .expect("an id")
+        .rsplit('-')
+        .next()
+        .expect("digits");
     let traces = cluster_telemetry::init_for_tests().traces().clone();
     let met = async {
         loop {
@@ -31,7 +36,7 @@ async fn trace_of(answer: &Value, condition: impl Fn(&[SpanRecord]) -> bool) -> 
     }
 }
 
-fn named<'a>(spans: &'a [SpanRecord], name: &'a str) -> impl Iterator<Item = &'a SpanRecord> {
+pub(crate) fn named<'a>(spans: &'a [SpanRecord], name: &'a str) -> impl Iterator<Item = &'a SpanRecord> {
     spans.iter().filter(move |span| span.name == name)
 }
 

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use cluster_api::{Blocks, ControlPlane, Drain, Event, Fault, FaultKind, Instance, InstanceState, PlanView, Status};
 use cluster_gateway::{Frontend, Readiness};
 use cluster_messages::{ActorPath, RequestId, Role};
-use cluster_plan::Plan;
+use cluster_plan::{Emulation, Plan};
 use cluster_roles::{Board, Instance as Seen, State};
 use cluster_telemetry::{Metrics, TraceStore};
 use tokio::sync::mpsc;
@@ -75,7 +75,7 @@ impl ControlPlane for Control {
             uptime_ms: self.started.elapsed().as_millis() as u64,
             generation: self.plan.generation,
             ready: self.entrance.ready() == Readiness::Ready,
-            stand_ins: Vec::new(),
+            stand_ins: self.plan.emulation.as_ref().map(Emulation::lines).unwrap_or_default(),
             instances: instances
                 .iter()
                 .map(|(path, seen)| self.instance(*path, seen))

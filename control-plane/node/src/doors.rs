@@ -4,10 +4,12 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use cluster_api::ServeError;
 use cluster_fabric::Fabric;
-use cluster_gateway::{Drained, Environment, Gateway, Limits, Settings};
+use cluster_gateway::{Drained, Environment, Gateway, Limits, MediaLimits, Settings};
+use cluster_media::{HostRule, HostRules, RuleError};
 use cluster_messages::RequestId;
 use cluster_plan::Plan;
 use cluster_roles::Host;
+use cluster_topologies::schema::MediaLimits as Declared;
 use tokio::{net::TcpListener, sync::oneshot};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
@@ -76,22 +78,40 @@ fn spawn<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> A
 }
 
 /// The gateway of `plan` before `entrance`.
-pub(crate) fn gateway(host: &Host, plan: &Plan, entrance: Arc<Entrance>) -> Arc<Gateway> {
+pub(crate) fn gateway(host: &Host, plan: &Plan, entrance: Arc<Entrance>) -> Result<Arc<Gateway>, RuleError> {
     let environment = Arc::new(NodeEnvironment(host.fabric.clone()));
-    Gateway::new(settings(plan), entrance, host.metrics.clone(), environment)
+    Ok(Gateway::new(
+        settings(plan)?,
+        entrance,
+        host.metrics.clone(),
+        environment,
+    ))
 }
 
-fn settings(plan: &Plan) -> Settings {
+fn settings(plan: &Plan) -> Result<Settings, RuleError> {
     let limits = &plan.limits;
-    Settings {
+    Ok(Settings {
         requests_max: limits.requests_max as usize,
         request_time: limits.timeout.into(),
         limits: Limits {
             body_bytes_max: limits.body_max.bytes() as usize,
+            media: media_limits(&limits.media)?,
             ..Limits::default()
         },
         ..Settings::default()
-    }
+    })
+}
+
+fn media_limits(declared: &Declared) -> Result<MediaLimits, RuleError> {
+    let hosts = declared.allowed_hosts.iter().map(|host| host.parse::<HostRule>());
+    Ok(MediaLimits {
+        allowed_hosts: HostRules::new(hosts.collect::<Result<_, _>>()?),
+        bytes_max: declared.bytes_max.bytes(),
+        pixels_max: declared.pixels_max,
+        count_max: declared.count_max as usize,
+        fetch_timeout: declared.fetch_timeout.into(),
+        ..MediaLimits::default()
+    })
 }
 
 struct NodeEnvironment(Fabric);

@@ -9,9 +9,12 @@ pub(crate) const LOCAL: &str = "local";
 
 /// This machine as the only node.
 pub fn local() -> Inventory {
-    Inventory {
-        nodes: vec![NodeInventory::of_cores(LOCAL, cores(), memory_bytes())],
-    }
+    Inventory { nodes: vec![machine()] }
+}
+
+/// This machine.
+pub(crate) fn machine() -> NodeInventory {
+    NodeInventory::of_cores(LOCAL, cores(), memory_bytes())
 }
 
 /// Cores that this process may use.

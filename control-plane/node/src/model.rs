@@ -8,16 +8,18 @@ use std::{
 
 use cluster_engine::{Cost, ModelFactory, Scripted, Simulated, SimulatedConfig};
 use cluster_messages::Fingerprint;
-use cluster_models::{Arithmetic, GgufFile, KvDType, Loaded, Options, TokenizerSource as Described};
+use cluster_models::{
+    Arithmetic, GgufFile, KvDType, Loaded, Options, Ranks, TokenizerSource as Described, media::MediaOptions,
+};
 use cluster_plan::{KvClass, ModelFacts, Plan, Settings};
 use cluster_roles::TextModel;
 use cluster_text::{GgufVocabulary, JsonFiles, TextError, Tokenizer, TokenizerSource};
 use cluster_topologies::{
-    Resolved,
-    schema::{self, KvDtype},
+    Resolved, RoleName,
+    schema::{self, KvDtype, Parallel},
 };
 
-use crate::{inventory, probe, script::ScriptFile};
+use crate::{inventory, media::Media, plans, probe, script::ScriptFile};
 
 /// The longest sequence of models that have no limit of their own.
 const CONTEXT_WITHOUT_WEIGHTS: u32 = 4096;
@@ -91,6 +93,7 @@ pub struct ServedModel {
     pub facts: ModelFacts,
     /// Equal means: same tokens for the same input.
     pub fingerprint: Fingerprint,
+    media: Option<Media>,
     source: Source,
 }
 
@@ -103,7 +106,19 @@ impl ServedModel {
     /// Loads the model of `topology` from `location`.
     pub fn load(topology: &Resolved, location: &ModelLocation) -> Result<Self, ModelError> {
         match location {
-            ModelLocation::Weights(path) => with_weights(path, options(topology)),
+            ModelLocation::Weights(path) => {
+                let media = media_of_weights(topology, path)?;
+                let served = with_weights(path, options(topology))?;
+                // Its file knows parts that cannot be told from weights in memory.
+                let described = ModelFacts::of_origin(plans::served_model(topology));
+                let facts = described.map_or(served.facts.clone(), |file| ModelFacts {
+                    weights: file.weights,
+                    experts: file.experts,
+                    towers: file.towers,
+                    ..served.facts.clone()
+                });
+                Ok(Self { media, facts, ..served })
+            }
             ModelLocation::Script(path) => scripted(topology, path),
             ModelLocation::Simulated { step_us } => simulated(topology, *step_us),
         }
@@ -114,9 +129,9 @@ impl ServedModel {
         with_weights(path, usual_options())
     }
 
-    /// Builds instances that compute with `threads` threads each. They share the weights.
+    /// Builds instances of one rank that compute with `threads` threads each. They share the weights.
     pub(crate) fn factory(&self, threads: u32) -> ModelFactory {
-        self.source.factory(threads)
+        self.source.factory(Parallel::default(), threads)
     }
 
     /// The model as workers see it, and as the tokenizer of `plan` sees it.
@@ -130,28 +145,48 @@ impl ServedModel {
             context: plan.model.context,
             fingerprint: self.fingerprint,
             block_tokens: block_tokens.expect("every plan has a worker"),
-            media: None,
+            media: self.media.as_ref().map(Media::measure),
         };
-        (Factories(self.source), text)
+        let factories = Factories {
+            source: self.source,
+            media: self.media,
+        };
+        (factories, text)
     }
 }
 
 /// Makes running models.
-pub(crate) struct Factories(Source);
+pub(crate) struct Factories {
+    source: Source,
+    media: Option<Media>,
+}
 
 impl Factories {
-    /// Builds instances that compute with `threads` threads each. They share the weights.
-    pub(crate) fn of_threads(&self, threads: u32) -> ModelFactory {
-        self.0.factory(threads)
+    /// Builds instances spread over ranks that compute with `threads` threads each. They share the weights.
+    pub(crate) fn spread(&self, parallel: Parallel, threads: u32) -> ModelFactory {
+        self.source.factory(parallel, threads)
+    }
+
+    /// How its media are encoded; none when it takes text only, or nobody here encodes.
+    pub(crate) fn media(&self) -> Option<&Media> {
+        self.media.as_ref()
     }
 }
 
 impl Source {
-    fn factory(&self, threads: u32) -> ModelFactory {
+    fn factory(&self, parallel: Parallel, threads: u32) -> ModelFactory {
         match self {
-            Source::Weights(loaded) => loaded.factory(cluster_models::Ranks::ONE, threads as usize),
+            Source::Weights(loaded) => loaded.factory(ranks(parallel), threads as usize),
             Source::Own(factory) => factory.clone(),
         }
+    }
+}
+
+fn ranks(parallel: Parallel) -> Ranks {
+    Ranks {
+        tensor: parallel.tensor as usize,
+        expert: parallel.expert as usize,
+        sequence: parallel.sequence as usize,
     }
 }
 
@@ -167,14 +202,15 @@ fn options(topology: &Resolved) -> Options {
             schema::Arithmetic::Int8 => Arithmetic::Int8,
             schema::Arithmetic::Exact => Arithmetic::Exact,
         },
-        kv_dtype: match topology.kv_cache.dtype {
+        kv_dtype: match plans::kv_dtype(topology) {
             KvDtype::F16 => KvDType::F16,
             KvDtype::Bf16 => KvDType::BF16,
             KvDtype::F32 => KvDType::F32,
             KvDtype::Fp8 => KvDType::Fp8,
         },
         block_tokens: topology.kv_cache.page_tokens,
-        context_max: topology.model.context,
+        // A stand-in has a context of its own.
+        context_max: topology.model.context.filter(|_| !topology.needs_hardware()),
         ..usual_options()
     }
 }
@@ -228,8 +264,45 @@ fn with_weights(path: &Path, options: Options) -> Result<ServedModel, ModelError
         tokenizer,
         facts,
         fingerprint: loaded.fingerprint(),
+        media: None,
         source: Source::Weights(Box::new(loaded)),
     })
+}
+
+/// The towers of a model, where the topology has somebody encode.
+fn media_of_weights(topology: &Resolved, path: &Path) -> Result<Option<Media>, ModelError> {
+    let is_inside = |worker: &schema::Worker| worker.folds.contains(&RoleName::Encoder);
+    let encodes = topology.encoder.is_some() || topology.workers().any(|(_, worker)| is_inside(worker));
+    if !encodes || !path.is_dir() {
+        return Ok(None);
+    }
+    let open = |path: &Path, ranks: u32| {
+        let options = MediaOptions {
+            threads: usual_options().threads.div_ceil(ranks as usize),
+            ranks: ranks as usize,
+        };
+        cluster_models::media::open(path, options)
+    };
+    let apart = topology.encoder.as_ref().map_or(1, |encoder| encoder.parallel.tensor);
+    let Some(model) = open(path, apart)? else {
+        return Ok(None);
+    };
+    let (rules, path) = (model.rules(), path.to_owned());
+    // Whoever encodes with as many ranks shares the weights; others, such as a prefill that helps out, load their own.
+    let factory = move |ranks: u32| {
+        if ranks == apart {
+            return model.factory();
+        }
+        match open(&path, ranks) {
+            Ok(Some(other)) => other.factory(),
+            Ok(None) => model.factory(),
+            Err(error) => {
+                let error = cluster_engine::ModelError::Failed(error.to_string());
+                Arc::new(move || Err(error.clone()))
+            }
+        }
+    };
+    Ok(Some(Media::new(rules, &topology.limits.media, Arc::new(factory))))
 }
 
 /// The `tokenizer.*` keys of a GGUF file.
@@ -332,6 +405,7 @@ where
         tokenizer,
         facts,
         fingerprint,
+        media: None,
         source: Source::Own(factory),
     })
 }

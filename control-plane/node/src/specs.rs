@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use cluster_engine::Config;
 use cluster_messages::Role;
-use cluster_plan::{Instance, Plan, Settings, WorkerSettings as Planned};
+use cluster_plan::{EncoderSettings, Encoding, Instance, Plan, Settings, WorkerSettings as Planned};
 use cluster_roles::{
-    CacheSpec, DecodeSpec, MediaPolicy, PrefillSpec, RoleSpec, RouterSpec, TextModel, TokenizerSpec, WorkerSettings,
+    CacheSpec, DecodeSpec, EncoderSpec, MediaPolicy, PrefillSpec, RoleSpec, RouterSpec, TextModel, TokenizerSpec,
+    WorkerSettings,
 };
 use cluster_routing::Policy;
-use cluster_topologies::schema::Policy as Declared;
+use cluster_topologies::schema::{Fallback, Policy as Declared};
 
 use crate::model::Factories;
 
@@ -21,7 +22,7 @@ pub(crate) fn of_plan(plan: &Plan, model: &Factories, text: &Arc<TextModel>) -> 
         .collect()
 }
 
-/// None for roles that do not exist yet; the plan refuses to contain them.
+/// None for an encoder of a model that takes no media; the plan refuses to contain one.
 fn of_instance(
     plan: &Plan,
     instance: &Instance,
@@ -34,7 +35,7 @@ fn of_instance(
             path,
             requests_max: plan.limits.requests_max,
             model: text.clone(),
-            media: MediaPolicy::default(),
+            media: media_policy(&plan.encoding),
         }),
         Settings::Router { policy } => Arc::new(RouterSpec {
             path,
@@ -44,15 +45,17 @@ fn of_instance(
             path,
             bytes_max: cache.host_bytes as usize,
         }),
-        // The plan has encoders only under emulation.
-        Settings::Encoder(_) => return None,
+        Settings::Encoder(encoder) => Arc::new(EncoderSpec {
+            path,
+            settings: model.media()?.settings(encoder, instance.parallel.tensor),
+        }),
         Settings::Worker(worker) => {
             let settings = WorkerSettings {
                 engine: engine_config(worker),
                 folds: instance.folds.clone(),
                 needs: instance.needs.clone(),
-                factory: model.of_threads(instance.threads),
-                encoder: None,
+                factory: model.spread(instance.parallel, instance.threads),
+                encoder: own_encoder(plan, instance).and_then(|own| Some(model.media()?.settings(own, 1))),
             };
             match path.role {
                 Role::Prefill => Arc::new(PrefillSpec::new(path, settings)),
@@ -61,6 +64,31 @@ fn of_instance(
             }
         }
     })
+}
+
+fn media_policy(encoding: &Encoding) -> MediaPolicy {
+    let usual = MediaPolicy::default();
+    match encoding {
+        Encoding::None | Encoding::Inside(_) => usual,
+        Encoding::Apart { settings, fallback } => MediaPolicy {
+            apart: true,
+            fallback_local: *fallback == Fallback::Local,
+            stall: settings.timeout.into(),
+            ..usual
+        },
+    }
+}
+
+/// How an instance that computes prompts encodes their media itself, if it ever does.
+fn own_encoder<'a>(plan: &'a Plan, instance: &Instance) -> Option<&'a EncoderSettings> {
+    let computes_prompts = instance.path.role == Role::Prefill || instance.folds.contains(&Role::Prefill);
+    match &plan.encoding {
+        Encoding::None => None,
+        Encoding::Inside(settings) => instance.folds.contains(&Role::Encoder).then_some(settings),
+        Encoding::Apart { settings, fallback } => {
+            (computes_prompts && *fallback == Fallback::Local).then_some(settings)
+        }
+    }
 }
 
 fn engine_config(planned: &Planned) -> Config {

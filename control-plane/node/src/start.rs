@@ -9,8 +9,9 @@ use std::{
 
 use cluster_fabric::{Entropy, Fabric, MemoryFabric, SystemClock, clock};
 use cluster_gateway::ModelCard;
+use cluster_media::RuleError;
 use cluster_messages::{ActorPath, NodeId, RequestError};
-use cluster_plan::{ModelFacts, Plan, plan};
+use cluster_plan::Plan;
 use cluster_roles::{Board, ClusterFrontend, Host, Instance, Peers, RestartPolicy, State};
 use cluster_telemetry::{Metrics, TraceStore};
 use cluster_topologies::{Problem, Resolved};
@@ -26,6 +27,7 @@ use crate::{
     events::EventLog,
     inventory,
     model::{ModelError, ModelLocation, ServedModel},
+    plans::executed_plan,
     probe,
     running::Running,
     specs,
@@ -90,11 +92,6 @@ fn problems_text(problems: &[Problem]) -> String {
     lines.join("\n")
 }
 
-/// The plan for this machine, made without loading anything.
-pub fn plan_for(topology: &Resolved, facts: &ModelFacts) -> Result<Plan, StartError> {
-    plan(topology, &inventory::local(), facts, None).map_err(StartError::Plan)
-}
-
 /// Starts everything and returns when a token has gone through every role.
 pub async fn start(options: Options) -> Result<Running, StartError> {
     let started = Instant::now();
@@ -105,7 +102,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         api: listen(options.api.ip(), options.api.port(), "--api").await?,
     };
     let model = load(&options).await?;
-    let plan = plan_for(&options.topology, &model.facts)?;
+    let plan = executed_plan(&options.topology, &model.facts).map_err(StartError::Plan)?;
 
     let host = host(&plan, options.entropy.clone()).await?;
     let calls = host.fabric.directory.listen().await.map_err(runtime)?;
@@ -135,7 +132,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         started,
         stop,
     };
-    let gateway = doors::gateway(&host, &plan, entrance);
+    let gateway = doors::gateway(&host, &plan, entrance).map_err(unreadable_host)?;
     Ok(Running {
         doors: Doors::open(listeners, gateway, control).map_err(runtime)?,
         plan,
@@ -144,6 +141,16 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         stop_asked,
         _attendants: (following, calls),
     })
+}
+
+fn unreadable_host(error: RuleError) -> StartError {
+    let help = "write a name such as images.example.com, or *.example.com for all below it";
+    StartError::Plan(vec![Problem::new(
+        "wrong-host",
+        "limits.media.allowed_hosts",
+        error.to_string(),
+        help,
+    )])
 }
 
 fn runtime(error: impl ToString) -> StartError {
@@ -199,7 +206,7 @@ fn cards(plan: &Plan, model: &ServedModel, fabric: &Fabric) -> Arc<[ModelCard]> 
         created: fabric.clock.now() / 1000,
         owned_by: "cluster".into(),
         context_max: plan.model.context,
-        emulated_by: None,
+        emulated_by: plan.emulation.as_ref().map(|emulation| emulation.stand_in.clone()),
         fingerprint: Some(format!("fp_{:016x}", model.fingerprint.0 as u64)),
     };
     plan.model.served_names.iter().map(card).collect()

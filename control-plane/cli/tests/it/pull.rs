@@ -63,7 +63,8 @@ put the file into {} by hand, or make one of its sources reachable
 fn an_unknown_model_names_the_known() {
     assert_eq!(
         Home::new().cluster(&["pull", "nothing"]).failed(2),
-        "error: there is no model 'nothing'\n  help: name one of smollm2-135m-instruct, or the path of a model file\n"
+        "error: there is no model 'nothing'\n  help: name one of deepseek-v4-flash, deepseek-v4-pro, muse-nano, \
+         muse-spark-open-816b-a42b, smollm2-135m-instruct, or the path of a model file\n"
     );
 }
 
