@@ -136,12 +136,44 @@ pub fn shipped_topologies() -> &'static [Shipped] {
     SHIPPED_TOPOLOGIES
 }
 
+/// What a topology file is for: its first comment, up to the first stop.
+pub fn purpose(text: &str) -> String {
+    let comment: Vec<&str> = text
+        .lines()
+        .map_while(|line| line.strip_prefix('#'))
+        .map(str::trim)
+        .collect();
+    let comment = comment.join(" ");
+    let ends = [". ", ": ", "; "].into_iter().filter_map(|stop| comment.find(stop));
+    let first = &comment[..ends.min().unwrap_or(comment.len())];
+    first.trim_end_matches('.').to_owned()
+}
+
+/// The shipped topologies that someone who wrote `name` may have meant: those with the word in their names, or else the one
+/// whose name differs by a slip.
+pub fn similar_topologies(name: &str) -> Vec<&'static str> {
+    let stem = stem(name);
+    let names = || SHIPPED_TOPOLOGIES.iter().map(|(shipped, _)| *shipped);
+    let with_word: Vec<_> = names()
+        .filter(|shipped| stem.len() >= 3 && shipped.contains(stem))
+        .collect();
+    if with_word.is_empty() {
+        return nearest(stem, names()).into_iter().collect();
+    }
+    with_word
+}
+
 /// The text of a shipped topology file, asked for as `local` or as any path that ends in `local.yaml`.
 pub fn shipped_topology(name: &str) -> Option<&'static str> {
-    let stem = name.rsplit('/').next().unwrap_or(name);
-    let stem = stem.strip_suffix(".yaml").unwrap_or(stem);
+    let stem = stem(name);
     let found = SHIPPED_TOPOLOGIES.iter().find(|(shipped, _)| *shipped == stem);
     found.map(|(_, text)| *text)
+}
+
+/// The last part of a path without its ending.
+fn stem(name: &str) -> &str {
+    let file = name.rsplit('/').next().unwrap_or(name);
+    file.strip_suffix(".yaml").unwrap_or(file)
 }
 
 #[cfg(test)]

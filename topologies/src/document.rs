@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
 use crate::{
-    Catalogue, Problem, Problems, Resolved, Topology,
+    Catalogue, Place, Problem, Problems, Resolved, Topology,
     catalogue::shipped_topology,
     check,
     extend::{Bases, extend},
@@ -27,6 +27,8 @@ pub struct Document {
     tree: Option<Tree>,
     topology: Option<Topology>,
     problems: Vec<Problem>,
+    /// What the file extends, and where it says so.
+    base: Option<(String, Place)>,
 }
 
 impl Document {
@@ -38,7 +40,9 @@ impl Document {
     /// Reads and checks `text`, which may extend a file that `bases` has.
     pub fn read_with(text: &str, file: &str, bases: Bases<'_>) -> Self {
         let mut problems = Vec::new();
-        let tree = Tree::read(text, &mut problems).map(|tree| extend(tree, bases, &mut problems));
+        let tree = Tree::read(text, &mut problems);
+        let base = tree.as_ref().and_then(base_of);
+        let tree = tree.map(|tree| extend(tree, bases, &mut problems));
         // Without its base a file lacks almost everything; saying so would hide the cause.
         let is_whole = problems.iter().all(|problem| problem.at != "extends");
         let topology = tree
@@ -56,6 +60,7 @@ impl Document {
             tree,
             topology,
             problems,
+            base,
         }
     }
 
@@ -83,10 +88,31 @@ impl Document {
         let mut list = self.problems.clone();
         list.extend(further);
         for problem in &mut list {
-            let tree = self.tree.as_ref();
-            problem.place = problem.place.or_else(|| tree.map(|tree| tree.place_of(&problem.at)));
+            if problem.place.is_none() {
+                self.place(problem);
+            }
         }
         Problems::new(&self.file, &self.text, list)
+    }
+
+    /// Says where a problem stands. A field that the base sets has no line here; its name says what is meant.
+    fn place(&self, problem: &mut Problem) {
+        problem.place = self.tree.as_ref().map(|tree| tree.place_of(&problem.at));
+        if let Some((base, named_at)) = &self.base
+            && problem.place == Some(*named_at)
+        {
+            problem.message = format!("{} as in {base}: {}", problem.at, problem.message);
+        }
+    }
+}
+
+/// What a file extends, and where it says so.
+fn base_of(tree: &Tree) -> Option<(String, Place)> {
+    let Value::Map(entries) = &tree.value else { return None };
+    let asked = &entries.iter().find(|entry| entry.key == "extends")?.tree;
+    match &asked.value {
+        Value::Text(base) => Some((base.clone(), asked.place)),
+        _ => None,
     }
 }
 

@@ -7,6 +7,9 @@ use cluster_topologies::{
 
 use crate::{KvClass, KvRow, ModelFacts, devices::Wanted, kv::Pool, memory::rounded};
 
+/// The largest share of an accelerator that a topology may give to a role.
+const SHARE_MAX: f64 = 0.95;
+
 /// What an instance of one role holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Fit {
@@ -50,7 +53,7 @@ pub(crate) fn fit(
             let limit = (capacity as f64 * wanted.share) as u64;
             let left = limit.saturating_sub(weights_bytes + activation_bytes);
             if left == 0 {
-                problems.push(over(role, worker, limit, weights_bytes, activation_bytes));
+                problems.push(over(role, worker, capacity, limit, weights_bytes, activation_bytes));
             }
             kv.memory.map_or(left, |memory| left.min(memory.bytes() / ranks))
         }
@@ -107,7 +110,8 @@ fn encoder_activation(resolved: &Resolved, facts: &ModelFacts, role: RoleName, w
     0
 }
 
-fn over(role: RoleName, worker: &Worker, limit: u64, weights: u64, activations: u64) -> Problem {
+fn over(role: RoleName, worker: &Worker, capacity: u64, limit: u64, weights: u64, activations: u64) -> Problem {
+    let would_fit = (weights + activations) as f64 <= capacity as f64 * SHARE_MAX;
     let message = format!(
         "a rank of {role} needs {} (weights {}, activations {}) before any page, and may use {}",
         rounded(weights + activations),
@@ -117,7 +121,7 @@ fn over(role: RoleName, worker: &Worker, limit: u64, weights: u64, activations: 
     );
     let (at, help) = if activations > weights {
         ("step_tokens", "lower step_tokens or running_max")
-    } else if worker.memory_fraction.is_some() {
+    } else if worker.memory_fraction.is_some() && would_fit {
         (
             "memory_fraction",
             "raise it, spread the model over more ranks, or use another quantization",

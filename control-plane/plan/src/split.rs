@@ -7,7 +7,9 @@ use crate::{ModelFacts, Passed, devices::Wanted};
 /// Reports every way in which the model cannot be cut.
 pub(crate) fn check(resolved: &Resolved, facts: &ModelFacts, problems: &mut Vec<Problem>) {
     for wanted in Wanted::all(resolved) {
-        if wanted.role != RoleName::Encoder {
+        if wanted.role == RoleName::Encoder {
+            tower_heads(&wanted, facts, problems);
+        } else {
             heads(&wanted, facts, problems);
             experts(&wanted, facts, problems);
         }
@@ -26,6 +28,25 @@ fn below(whole: u32, wanted: u32) -> u32 {
         .rev()
         .find(|count| whole.is_multiple_of(*count))
         .unwrap_or(1)
+}
+
+/// The towers have heads of their own.
+fn tower_heads(wanted: &Wanted<'_>, facts: &ModelFacts, problems: &mut Vec<Problem>) {
+    let tensor = wanted.parallel.tensor;
+    let Some(towers) = facts.towers.filter(|towers| !towers.heads.is_multiple_of(tensor)) else {
+        return;
+    };
+    let message = format!(
+        "{} heads of the towers cannot be shared by {tensor} ranks evenly",
+        towers.heads
+    );
+    let help = format!(
+        "use {} ranks, or another number that divides {}",
+        below(towers.heads, tensor),
+        towers.heads
+    );
+    let at = format!("roles.{}.parallel.tensor", wanted.role);
+    problems.push(Problem::new("uneven-heads", &at, message, help));
 }
 
 /// Query heads are shared out evenly. Key and value heads are too, or each lies on the same number of ranks.

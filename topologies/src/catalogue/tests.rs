@@ -62,3 +62,26 @@ fn shipped_topologies_are_found_by_name_and_by_path() {
     }
     assert_eq!(shipped_topology("remote"), None);
 }
+
+#[test]
+fn a_word_or_a_slip_finds_shipped_topologies() {
+    assert_eq!(similar_topologies("ep-b300"), ["epd-b300"]);
+    assert_eq!(
+        similar_topologies("topologies/small-batch.yaml"),
+        ["muse-spark-gb300-small-batch"]
+    );
+    assert_eq!(similar_topologies("xeon"), ["muse-spark-xeon"]);
+    assert!(similar_topologies("nowhere").is_empty());
+    assert!(similar_topologies("").is_empty());
+}
+
+#[test]
+fn every_shipped_topology_says_in_a_line_what_it_is_for() {
+    for (name, text) in shipped_topologies() {
+        let purpose = purpose(text);
+        assert!((20..=120).contains(&purpose.len()), "{name}: {purpose}");
+        assert!(!purpose.starts_with("The same"), "{name}: the same as what? {purpose}");
+    }
+    assert_eq!(purpose("name: mine\n# late"), "");
+    assert_eq!(purpose("# One machine.\nname: mine"), "One machine");
+}

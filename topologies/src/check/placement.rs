@@ -6,6 +6,7 @@ use super::wiring::workers;
 use crate::{
     Name, Problem, RoleName, Topology,
     schema::{Parallel, Roles},
+    suggest::nearest,
 };
 
 /// What shared devices may use in all: the rest is for the driver, libraries and fragmentation.
@@ -62,7 +63,11 @@ pub(super) fn nodes_are_declared(topology: &Topology, problems: &mut Vec<Problem
     for (role, name) in wanted_nodes(&topology.roles) {
         if !topology.nodes.iter().any(|node| node.name == *name) {
             let message = format!("{role} wants to run on '{name}', which is not among the nodes");
-            let help = format!("declare it below nodes, as '- name: {name}', or remove this line");
+            let declare = format!("declare it below nodes, as '- name: {name}', or remove this line");
+            let help = match nearest(name.as_str(), topology.nodes.iter().map(|node| node.name.as_str())) {
+                Some(near) => format!("did you mean '{near}'? Otherwise {declare}"),
+                None => declare,
+            };
             problems.push(Problem::new(
                 "unknown-node",
                 &format!("roles.{role}.node"),
@@ -222,7 +227,7 @@ fn report_sharing(device: u32, sharers: &[&DeviceUse<'_>], problems: &mut Vec<Pr
         let help = "add 'memory_fraction: 0.4', such that all fractions add up to at most 0.95";
         problems.push(Problem::new(
             "share-unsaid",
-            &format!("roles.{}.devices", used.role),
+            &format!("roles.{}.memory_fraction", used.role),
             message,
             help,
         ));
@@ -245,6 +250,7 @@ pub(super) fn devices_exist(topology: &Topology, problems: &mut Vec<Problem>) {
         .filter(|used| !used.devices.is_empty())
     {
         let node = match used.node {
+            Some(name) if topology.nodes.iter().all(|node| node.name != *name) => continue, // Reported as such.
             Some(name) => topology.nodes.iter().find(|node| node.name == *name),
             None => topology.nodes.iter().find(|node| node.has_accelerators()),
         };

@@ -45,6 +45,18 @@ fn heads_that_cannot_be_shared() {
 }
 
 #[test]
+fn heads_of_towers_that_cannot_be_shared() {
+    let three = "roles: { encoder: { devices: [0, 1, 2], parallel: { tensor: 3 } } }";
+    refused(
+        "epd-b300",
+        three,
+        "uneven-heads",
+        "roles.encoder.parallel.tensor",
+        "16 heads of the towers cannot be shared by 3 ranks evenly; use 2 ranks",
+    );
+}
+
+#[test]
 fn experts_that_cannot_be_shared() {
     let six = "roles: { decode: { parallel: { tensor: 6, expert: 6 } } }\nnodes: [{ name: box, accelerator: b300, count: 8 }]";
     refused(
@@ -90,6 +102,22 @@ fn too_little_memory() {
         "memory-over",
         "roles.prefill.memory_fraction",
         "raise it",
+    );
+    let hopeless = "model: { quantization: bf16 }\nroles: { prefill: { memory_fraction: 0.7 } }";
+    refused(
+        "epd-b300",
+        hopeless,
+        "memory-over",
+        "roles.prefill.parallel",
+        "before any page, and may use 176 GiB; spread the model over more ranks",
+    );
+    let inherited = "model: { quantization: bf16 }";
+    refused(
+        "muse-spark-gb200",
+        inherited,
+        "memory-over",
+        "roles.decode.parallel",
+        "roles.decode.parallel as in muse-spark-gb200: a rank of decode needs",
     );
     let encoder = "roles: { encoder: { memory_fraction: 0.01 }, prefill: { memory_fraction: 0.8 } }";
     // The towers fit even there; a hundredth of 270 GB is 2.7 GB.
