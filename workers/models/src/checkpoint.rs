@@ -79,9 +79,10 @@ impl Checkpoint {
     pub(crate) fn naming(&self, spec: &ModelSpec) -> Naming {
         match self {
             Checkpoint::Gguf(_) => Naming::Gguf,
-            Checkpoint::Folder { .. } => Naming::HuggingFace {
+            // A language model that is saved without the other parts has no name of its own.
+            Checkpoint::Folder { files, .. } => Naming::HuggingFace {
                 post_norms: spec.layers.iter().any(|layer| layer.post_ffn != Norm::None),
-                nested: spec.family.nested(),
+                nested: spec.family.nested() && !files.has("model.embed_tokens.weight"),
             },
         }
     }

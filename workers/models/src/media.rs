@@ -33,7 +33,7 @@ use cluster_messages::Fingerprint;
 
 use crate::{OpenError, WeightsError, safetensors::SafetensorsFolder};
 use audio::Audio;
-use encoder::Shared;
+use encoder::{Shared, Tower};
 use rules::Rules;
 use spec::MediaSpec;
 use tensors::Tensors;
@@ -67,7 +67,7 @@ impl std::fmt::Debug for MediaModel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MediaModel")
             .field("rules", &self.shared.rules)
-            .field("ranks", &self.shared.layers.len())
+            .field("ranks", &self.shared.ranks)
             .finish_non_exhaustive()
     }
 }
@@ -85,7 +85,8 @@ impl MediaModel {
             1 => spec.pictures.image_tokens_max,
             _ => spec.pictures.frame_tokens_max,
         };
-        let clips = frames.div_ceil(spec.vision.frames as u32);
+        let frames_each = spec.vision.as_ref().map_or(1, |vision| vision.frames as u32);
+        let clips = frames.div_ceil(frames_each);
         let tokens = self.shared.rules.clip_tokens(width, height, most)?;
         tokens
             .checked_mul(clips)
@@ -182,23 +183,19 @@ fn load(rules: Rules, files: &SafetensorsFolder, options: MediaOptions) -> Resul
         isa: None,
     })?;
     let tensors = Tensors { files, cpu: &cpu };
-    let MediaSpec {
-        vision,
-        audio,
-        adapter,
-        width,
-        ..
-    } = &rules.spec;
-    let layers = (0..options.ranks).map(|rank| Layers::load(&tensors, vision, rank, options.ranks).map(Arc::new));
-    let layers = layers.collect::<Result<_, _>>()?;
-    let audio = audio
-        .as_ref()
-        .map(|audio| Audio::load(&tensors, audio, *width))
-        .transpose()?;
+    let spec = &rules.spec;
+    let vision = spec.vision.as_ref().map(|vision| {
+        let part = |rank| Layers::load(&tensors, vision, rank, options.ranks).map(Arc::new);
+        Ok::<_, WeightsError>(Tower {
+            frame: Arc::new(Frame::load(&tensors, vision, spec)?),
+            layers: (0..options.ranks).map(part).collect::<Result<_, _>>()?,
+        })
+    });
+    let audio = spec.audio.as_ref().map(|audio| Audio::load(&tensors, audio, spec));
     Ok(Shared {
-        frame: Arc::new(Frame::load(&tensors, vision, *adapter, *width)?),
-        layers,
-        audio: audio.map(Arc::new),
+        ranks: options.ranks,
+        vision: vision.transpose()?,
+        audio: audio.transpose()?.map(Arc::new),
         threads: options.threads,
         rules: Arc::new(rules),
     })

@@ -144,7 +144,8 @@ impl Shard {
         }
     }
 
-    fn whole_experts(self) -> bool {
+    /// Whether every expert is on one rank alone.
+    pub(crate) fn whole_experts(self) -> bool {
         self.ranks.expert > 1
     }
 }

@@ -137,6 +137,8 @@ pub(crate) struct ExpertsWeights {
     /// Those of `here`, whole or in part.
     pub(crate) experts: Vec<Gated>,
     pub(crate) here: Range<usize>,
+    /// Whether every expert is on one rank alone. Each rank must say the same, also one that happens to have all of them.
+    pub(crate) whole: bool,
 }
 
 /// The way to the narrower rows of experts and back.

@@ -31,10 +31,9 @@ impl Step<'_> {
         };
         let routing = self.route(spec, weights);
         self.enter_pool(weights);
-        let whole = weights.here.len() < spec.count || self.group.by_tokens();
         let mut mixed = match self.group.collective() {
             Some(collective) if self.group.by_tokens() => self.dispatch(collective, spec, weights, &routing)?,
-            Some(_) if whole => {
+            Some(_) if weights.whole => {
                 let mut mixed = self.mix(weights, &routing);
                 self.group.sum(&mut mixed)?;
                 mixed

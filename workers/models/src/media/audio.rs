@@ -8,13 +8,10 @@
 use cluster_kernels::Cpu;
 
 use super::{
-    spec::{AudioSpec, StageSpec},
+    spec::{AudioSpec, MediaSpec, StageSpec},
     tensors::{Linear, Tensors, linear},
 };
 use crate::WeightsError;
-
-/// Of the last norm, which has no weights.
-const LAST_EPSILON: f32 = 1e-5;
 
 pub(crate) struct Audio {
     samples_per_token: usize,
@@ -23,7 +20,9 @@ pub(crate) struct Audio {
     norm: Vec<f32>,
     projection: Linear,
     norm_after: Vec<f32>,
+    /// Of the last norm.
     ones: Vec<f32>,
+    last_epsilon: f32,
 }
 
 struct Stage {
@@ -42,8 +41,8 @@ struct Block {
 }
 
 impl Audio {
-    pub(crate) fn load(tensors: &Tensors<'_>, spec: &AudioSpec, width: usize) -> Result<Self, WeightsError> {
-        let tower = "model.audio_tower";
+    pub(crate) fn load(tensors: &Tensors<'_>, spec: &AudioSpec, media: &MediaSpec) -> Result<Self, WeightsError> {
+        let (tower, width) = ("model.audio_tower", media.width);
         let mut stages = Vec::new();
         // The first stage is given single samples.
         let mut before = 1;
@@ -65,13 +64,14 @@ impl Audio {
             projection: tensors.linear(&format!("{tower}.proj"), [width, before])?,
             norm_after: tensors.numbers(&format!("{tower}.post_proj_norm.weight"), &[width])?,
             ones: vec![1.0; width],
+            last_epsilon: media.epsilon,
         })
     }
 
     /// The embeddings of a sound.
     pub(crate) fn run(&self, cpu: &Cpu, samples: &[f32]) -> Vec<f32> {
         let mut rows = self.tower(cpu, samples);
-        cpu.rms_norm_in_place(&mut rows, &self.ones, LAST_EPSILON);
+        cpu.rms_norm_in_place(&mut rows, &self.ones, self.last_epsilon);
         rows
     }
 

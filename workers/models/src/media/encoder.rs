@@ -9,19 +9,25 @@ use super::{
     audio::Audio,
     crew::{Crew, Work},
     patches::{Frames, Patches, Preparation},
-    rules::Rules,
+    rules::{NO_PICTURES, Rules},
     vision::{Frame, Layers, Vision},
 };
 
 /// What all instances share.
 pub(crate) struct Shared {
     pub(crate) rules: Arc<Rules>,
-    pub(crate) frame: Arc<Frame>,
-    /// One part for each rank.
-    pub(crate) layers: Vec<Arc<Layers>>,
+    pub(crate) ranks: usize,
+    pub(crate) vision: Option<Tower>,
     pub(crate) audio: Option<Arc<Audio>>,
     /// Threads of a rank.
     pub(crate) threads: usize,
+}
+
+/// The vision tower.
+pub(crate) struct Tower {
+    pub(crate) frame: Arc<Frame>,
+    /// One part for each rank.
+    pub(crate) layers: Vec<Arc<Layers>>,
 }
 
 /// A batch, prepared.
@@ -52,7 +58,7 @@ pub struct Encoder {
 
 impl Encoder {
     pub(crate) fn new(shared: &Shared) -> Result<Self, ModelError> {
-        let ranks = shared.layers.len();
+        let ranks = shared.ranks;
         let mut ends: Vec<Option<Box<dyn Collective>>> = vec![None];
         if ranks > 1 {
             let boxed = |end| Some(Box::new(end) as Box<dyn Collective>);
@@ -88,18 +94,21 @@ impl Encoder {
             )));
         }
         let spec = &self.rules.spec;
+        let Some(vision) = &spec.vision else {
+            return Err(ModelError::Failed(NO_PICTURES.into()));
+        };
         let frames = Frames {
             height: height as usize,
             width: width as usize,
             rgb: frames,
         };
-        Preparation::new(&spec.vision, &spec.pictures).add(frames, &mut job.patches);
+        Preparation::new(vision, &spec.pictures).add(frames, &mut job.patches);
         Ok(())
     }
 
     fn run(&mut self, job: Job) -> Result<Encoded, ModelError> {
-        let vision = &self.rules.spec.vision;
-        let cell = vision.merge * vision.merge;
+        let vision = self.rules.spec.vision.as_ref();
+        let cell = vision.map_or(1, |vision| vision.merge * vision.merge);
         let lengths: Vec<usize> = job.patches.grids.iter().map(|grid| grid.patches() / cell).collect();
         let sounds = job.sounds.len();
         let mut parts = self.crew.run(job)?;
@@ -135,19 +144,19 @@ fn work(shared: &Shared, rank: usize, others: Option<Box<dyn Collective>>) -> Re
         isa: None,
     };
     let cpu = Cpu::new(options).map_err(|error| failed(&error))?;
-    let ranks = shared.layers.len();
-    let vision = Vision {
-        frame: Arc::clone(&shared.frame),
-        layers: Arc::clone(&shared.layers[rank]),
+    let ranks = shared.ranks;
+    let vision = shared.vision.as_ref().map(|tower| Vision {
+        frame: Arc::clone(&tower.frame),
+        layers: Arc::clone(&tower.layers[rank]),
         others,
-    };
+    });
     let audio = shared.audio.clone();
     Ok(Box::new(move |job: &Job| {
-        let rows = if job.patches.grids.is_empty() {
-            Vec::new()
-        } else {
-            vision.run(&cpu, &job.patches).map_err(|error| failed(&error))?
+        let rows = match &vision {
+            Some(vision) if !job.patches.grids.is_empty() => vision.run(&cpu, &job.patches),
+            _ => Ok(Vec::new()),
         };
+        let rows = rows.map_err(|error| failed(&error))?;
         let own = job.sounds.iter().skip(rank).step_by(ranks);
         let sounds = own.filter_map(|samples| Some(audio.as_ref()?.run(&cpu, samples)));
         Ok(Part {

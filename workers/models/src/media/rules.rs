@@ -4,6 +4,9 @@ use cluster_engine::{MediaInfo, MediaRules};
 
 use super::{spec::MediaSpec, target::cells};
 
+/// Why a picture is refused where there is no vision tower.
+pub(crate) const NO_PICTURES: &str = "this model takes no pictures";
+
 /// A model's rules.
 #[derive(Debug)]
 pub(crate) struct Rules {
@@ -17,7 +20,8 @@ impl Rules {
         if width == 0 || height == 0 {
             return Err(format!("a picture of {width} x {height} pixels has nothing to see"));
         }
-        let [rows, columns] = cells(height, width, self.spec.vision.cell(), tokens_max);
+        let vision = self.spec.vision.as_ref().ok_or(NO_PICTURES)?;
+        let [rows, columns] = cells(height, width, vision.cell(), tokens_max);
         rows.checked_mul(columns)
             .ok_or_else(|| format!("a picture of {width} x {height} pixels is too large"))
     }

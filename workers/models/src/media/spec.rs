@@ -10,13 +10,16 @@ pub(crate) use file::read;
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct MediaSpec {
     pub(crate) pictures: PictureSpec,
-    pub(crate) vision: VisionSpec,
+    /// None: the model takes no pictures.
+    pub(crate) vision: Option<VisionSpec>,
     /// None: the model takes no sounds.
     pub(crate) audio: Option<AudioSpec>,
     /// Width of the adapter between the vision tower and the language model.
     pub(crate) adapter: usize,
     /// Width of the language model.
     pub(crate) width: usize,
+    /// Of the language model's norm of embeddings, which rows of media pass too.
+    pub(crate) epsilon: f32,
 }
 
 /// How pictures are prepared.

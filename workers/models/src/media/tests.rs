@@ -76,7 +76,7 @@ fn close(what: &str, computed: &[f32], expected: &[f32]) {
 
 fn patches(model: &MediaModel, recorded: &Recorded, names: &[&str]) -> Patches {
     let spec = &model.shared.rules.spec;
-    let preparation = Preparation::new(&spec.vision, &spec.pictures);
+    let preparation = Preparation::new(spec.vision.as_ref().unwrap(), &spec.pictures);
     let mut patches = Patches::default();
     for name in names {
         let (height, width, frames) = recorded.frames(&format!("{name}.rgb"));
@@ -95,7 +95,7 @@ fn patches(model: &MediaModel, recorded: &Recorded, names: &[&str]) -> Patches {
 fn pictures_are_resized_and_cut_exactly() {
     let (model, recorded) = (model(1), Recorded::read());
     let spec = &model.shared.rules.spec;
-    let preparation = Preparation::new(&spec.vision, &spec.pictures);
+    let preparation = Preparation::new(spec.vision.as_ref().unwrap(), &spec.pictures);
     for name in ["image", "image2"] {
         let (height, width, frames) = recorded.frames(&format!("{name}.rgb"));
         let frames = Frames {
@@ -117,9 +117,10 @@ fn pictures_are_resized_and_cut_exactly() {
 #[test]
 fn every_stage_of_the_vision_tower_matches() {
     let (model, recorded, cpu) = (model(1), Recorded::read(), cpu());
+    let tower = model.shared.vision.as_ref().unwrap();
     let vision = Vision {
-        frame: Arc::clone(&model.shared.frame),
-        layers: Arc::clone(&model.shared.layers[0]),
+        frame: Arc::clone(&tower.frame),
+        layers: Arc::clone(&tower.layers[0]),
         others: None,
     };
     for (name, pictures) in [

@@ -16,13 +16,10 @@ use cluster_kernels::{Collective, CollectiveError, Cpu, DenseAttention, Matrix, 
 use super::{
     grid::Grid,
     patches::Patches,
-    spec::{Reach, VisionSpec},
+    spec::{MediaSpec, Reach, VisionSpec},
     tensors::{Linear, Norm, Tensors, linear, product},
 };
 use crate::WeightsError;
-
-/// Of the last norm, which has no weights.
-const LAST_EPSILON: f32 = 1e-5;
 
 /// What all ranks share.
 pub(crate) struct Frame {
@@ -32,7 +29,9 @@ pub(crate) struct Frame {
     norm_before: Norm,
     norm_after: Norm,
     adapter: [Matrix; 3],
+    /// Of the last norm.
     ones: Vec<f32>,
+    epsilon: f32,
 }
 
 /// One rank's part of the layers.
@@ -53,12 +52,13 @@ struct Layer {
 }
 
 impl Frame {
-    pub(crate) fn load(
-        tensors: &Tensors<'_>,
-        spec: &VisionSpec,
-        adapter: usize,
-        width: usize,
-    ) -> Result<Self, WeightsError> {
+    pub(crate) fn load(tensors: &Tensors<'_>, spec: &VisionSpec, media: &MediaSpec) -> Result<Self, WeightsError> {
+        let MediaSpec {
+            adapter,
+            width,
+            epsilon,
+            ..
+        } = *media;
         let embedder = "model.vision_tower.patch_embedder";
         let entries = spec.table[0] * spec.table[1];
         Ok(Self {
@@ -78,6 +78,7 @@ impl Frame {
                 tensors.matrix("model.vision_projection.weight", [width, adapter])?,
             ],
             ones: vec![1.0; width],
+            epsilon,
             spec: spec.clone(),
         })
     }
@@ -243,13 +244,15 @@ impl Vision {
 
     /// Merged tokens to embeddings.
     pub(crate) fn adapt(&self, cpu: &Cpu, merged: &[f32]) -> Vec<f32> {
-        let Frame { adapter, ones, .. } = &*self.frame;
+        let Frame {
+            adapter, ones, epsilon, ..
+        } = &*self.frame;
         let mut rows = product(cpu, merged, &adapter[0]);
         cpu.gelu(&mut rows);
         let mut rows = product(cpu, &rows, &adapter[1]);
         cpu.gelu(&mut rows);
         let mut rows = product(cpu, &rows, &adapter[2]);
-        cpu.rms_norm_in_place(&mut rows, ones, LAST_EPSILON);
+        cpu.rms_norm_in_place(&mut rows, ones, *epsilon);
         rows
     }
 }

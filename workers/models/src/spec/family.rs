@@ -136,7 +136,13 @@ impl Family {
     }
 
     pub(super) fn from_config(name: &str) -> Result<Self, SpecError> {
-        find("model_type", name, |row| Some(row.config_name))
+        // A language model of several parts that is saved alone adds a word to the name.
+        let whole = name.strip_suffix("_text").unwrap_or(name);
+        let row = FAMILIES.iter().find(|row| row.nested && row.config_name == whole);
+        match row {
+            Some(row) => Ok(row.family),
+            None => find("model_type", name, |row| Some(row.config_name)),
+        }
     }
 
     pub(super) fn from_gguf(name: &str) -> Result<Self, SpecError> {

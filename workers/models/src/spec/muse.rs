@@ -9,29 +9,38 @@ use super::{
     RoutingSpec, SpecError, config::unsupported, layer_count,
 };
 
-/// `text_config`. What is not optional has no sensible default.
+/// `text_config`. What is optional is as in the published model where it is missing; sizes are not optional.
 #[derive(Deserialize)]
 struct Text {
     hidden_size: usize,
     num_hidden_layers: usize,
     num_attention_heads: usize,
     num_key_value_heads: usize,
-    head_dim: usize,
+    head_dim: Option<usize>,
     vocab_size: usize,
+    #[serde(default = "published::context")]
     max_position_embeddings: usize,
+    #[serde(default = "published::epsilon")]
     rms_norm_eps: f64,
+    #[serde(default = "published::post_epsilon")]
     post_norm_eps: f64,
+    #[serde(default = "published::activation")]
     hidden_act: String,
     tie_word_embeddings: Option<bool>,
     attention_bias: Option<bool>,
-    qk_scale_factor: f64,
-    output_multiplier: f64,
+    qk_scale_factor: Option<f64>,
+    output_multiplier: Option<f64>,
+    /// Null: there is none.
+    #[serde(default = "published::cap")]
     final_logit_softcapping: Option<f64>,
+    #[serde(default = "published::temperature")]
     residual_gate_temperature: f64,
 
-    layer_types: Vec<String>,
-    layer_rope_theta: Vec<Option<f64>>,
+    layer_types: Option<Vec<String>>,
+    layer_rope_theta: Option<Vec<Option<f64>>>,
     rope_parameters: Option<RopeParameters>,
+    rope_theta: Option<f64>,
+    #[serde(default = "published::window")]
     sliding_window: Option<usize>,
 
     mlp_layer_types: Option<Vec<String>>,
@@ -40,7 +49,8 @@ struct Text {
     moe_intermediate_size: Option<usize>,
     #[serde(alias = "num_experts")]
     num_local_experts: Option<usize>,
-    num_experts_per_tok: Option<usize>,
+    #[serde(default = "published::active")]
+    num_experts_per_tok: usize,
     routed_scaling_factor: Option<f64>,
     n_shared_experts: Option<usize>,
 }
@@ -49,14 +59,61 @@ struct Text {
 #[derive(Deserialize)]
 struct RopeParameters {
     rope_type: Option<String>,
+    rope_theta: Option<f64>,
 }
 
-/// What the `text_config` of a checkpoint describes.
+/// What the published model has.
+mod published {
+    /// Layers from one global layer to the next; the last layer is global.
+    pub(super) const PERIOD: usize = 4;
+    pub(super) const THETA: f64 = 500_000.0;
+    /// Of queries and keys; the factor is this by the root of the head's width.
+    pub(super) const QUERY_KEY_SCALE: f64 = 43.784_051_891_1;
+    /// The width at which logits are multiplied by one.
+    pub(super) const LOGIT_WIDTH: f64 = 256.0;
+
+    pub(super) fn context() -> usize {
+        1 << 20
+    }
+
+    pub(super) fn epsilon() -> f64 {
+        1e-5
+    }
+
+    pub(super) fn post_epsilon() -> f64 {
+        1e-8
+    }
+
+    pub(super) fn activation() -> String {
+        "silu".into()
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "there may be none")]
+    pub(super) fn cap() -> Option<f64> {
+        Some(20.0)
+    }
+
+    pub(super) fn temperature() -> f64 {
+        0.3
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "there may be none")]
+    pub(super) fn window() -> Option<usize> {
+        Some(2048)
+    }
+
+    pub(super) fn active() -> usize {
+        8
+    }
+}
+
+/// What the `text_config` of a checkpoint describes, or where there is none, its words themselves.
 pub(super) fn from_config(config: &Value) -> Result<ModelSpec, SpecError> {
-    let text = config
-        .get("text_config")
-        .ok_or_else(|| SpecError::Missing("text_config".into()))?;
-    let text = Text::deserialize(text).map_err(|error| SpecError::Json(format!("'text_config': {error}")))?;
+    let text = match config.get("text_config") {
+        Some(text) => Text::deserialize(text).map_err(|error| SpecError::Json(format!("'text_config': {error}"))),
+        None => Text::deserialize(config).map_err(|error| SpecError::Json(error.to_string())),
+    };
+    let text = text?;
     let tied = config.get("tie_word_embeddings").and_then(Value::as_bool);
     text.spec(tied.unwrap_or(false))
 }
@@ -75,7 +132,7 @@ impl Text {
             tied_head: self.tie_word_embeddings.unwrap_or(tied),
             embedding_scale: 1.0,
             embedding_norm: true,
-            logit_scale: self.output_multiplier as f32,
+            logit_scale: self.output_multiplier() as f32,
             logit_cap: self.final_logit_softcapping.map(|cap| cap as f32),
             activation: Activation::Silu,
             layers: (0..layer_count("num_hidden_layers", self.num_hidden_layers)?)
@@ -116,17 +173,26 @@ impl Text {
         }
     }
 
+    fn output_multiplier(&self) -> f64 {
+        let published = || (published::LOGIT_WIDTH / self.hidden_size as f64).sqrt();
+        self.output_multiplier.unwrap_or_else(published)
+    }
+
     fn layer(&self, layer: usize) -> Result<LayerSpec, SpecError> {
+        let even = self.hidden_size / self.num_attention_heads.max(1);
+        let head_dim = self.head_dim.unwrap_or(even);
+        let root = (head_dim as f64).sqrt();
+        let factor = self.qk_scale_factor.unwrap_or(published::QUERY_KEY_SCALE / root);
         Ok(LayerSpec {
             attention: AttentionSpec {
                 heads: self.num_attention_heads,
                 kv_heads: self.num_key_value_heads,
-                head_dim: self.head_dim,
+                head_dim,
                 bias: false,
                 head_norm: Norm::Plain,
                 output_norm: true,
                 output_gate: true,
-                scale: (self.qk_scale_factor / (self.head_dim as f64).sqrt()) as f32,
+                scale: (factor / root) as f32,
                 window: self.window(layer)?,
                 rope: self.rope(layer)?,
             },
@@ -138,21 +204,37 @@ impl Text {
     }
 
     fn window(&self, layer: usize) -> Result<Option<usize>, SpecError> {
+        match self.is_local(layer)? {
+            false => Ok(None),
+            true => Ok(Some(need(self.sliding_window, "sliding_window")?)),
+        }
+    }
+
+    fn is_local(&self, layer: usize) -> Result<bool, SpecError> {
         let types = ["full_attention", "sliding_attention"];
-        match choice("layer_types", &self.layer_types, layer, types)? {
-            0 => Ok(None),
-            _ => Ok(Some(need(self.sliding_window, "sliding_window")?)),
+        match &self.layer_types {
+            Some(list) => Ok(choice("layer_types", list, layer, types)? == 1),
+            None => Ok(!(self.num_hidden_layers - 1 - layer).is_multiple_of(published::PERIOD)),
         }
     }
 
     /// By the base of the layer's rotation; 0 stands for none.
     fn rope(&self, layer: usize) -> Result<Option<Rope>, SpecError> {
-        let theta = need(self.layer_rope_theta.get(layer), &format!("layer_rope_theta[{layer}]"))?;
+        let theta = match &self.layer_rope_theta {
+            Some(list) => *need(list.get(layer), &format!("layer_rope_theta[{layer}]"))?,
+            None => self.is_local(layer)?.then(|| self.local_theta()),
+        };
         Ok(theta.filter(|theta| *theta != 0.0).map(|theta| Rope {
             theta,
             scaling: RopeScaling::None,
             divisors: false,
         }))
+    }
+
+    /// The base of local layers, where layers have none of their own.
+    fn local_theta(&self) -> f64 {
+        let together = self.rope_parameters.as_ref().and_then(|rope| rope.rope_theta);
+        together.or(self.rope_theta).unwrap_or(published::THETA)
     }
 
     fn ffn(&self, layer: usize) -> Result<FfnSpec, SpecError> {
@@ -168,9 +250,9 @@ impl Text {
         Ok(FfnSpec::Experts(ExpertsSpec {
             width: need(self.moe_intermediate_size, "moe_intermediate_size")?,
             count: need(self.num_local_experts, "num_local_experts")?,
-            active: need(self.num_experts_per_tok, "num_experts_per_tok")?,
+            active: self.num_experts_per_tok,
             routing: RoutingSpec::Sigmoid {
-                logit_scale: self.output_multiplier as f32,
+                logit_scale: self.output_multiplier() as f32,
                 scale: self.routed_scaling_factor.unwrap_or(1.0) as f32,
             },
             pool: Some(need(self.moe_hidden_size, "moe_hidden_size")?),

@@ -3,6 +3,7 @@
 
 mod fixtures;
 mod golden;
+mod heldout;
 mod independence;
 mod layouts;
 mod media;

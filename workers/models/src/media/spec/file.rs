@@ -6,20 +6,28 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::{AudioSpec, MediaSpec, PictureSpec, Reach, StageSpec, VisionSpec};
-use crate::{OpenError, SpecError, media::resize::Filter};
+use crate::{OpenError, SpecError, media::resize::Filter, spec::Family};
 
 #[derive(Deserialize)]
 struct Config {
+    model_type: Option<String>,
     vision_config: Option<Vision>,
     audio_config: Option<Audio>,
     text_config: Option<Text>,
+    /// The language model's words, where they have no table of their own.
+    hidden_size: Option<usize>,
+    rms_norm_eps: Option<f32>,
     projector_hidden_size: Option<usize>,
     projector_hidden_act: Option<String>,
 }
 
-#[derive(Deserialize)]
+/// Of the published language model's norms.
+const TEXT_EPSILON: f32 = 1e-5;
+
+#[derive(Clone, Copy, Deserialize)]
 struct Text {
     hidden_size: usize,
+    rms_norm_eps: Option<f32>,
 }
 
 #[derive(Deserialize)]
@@ -162,29 +170,30 @@ pub(crate) fn read(folder: &Path) -> Result<Option<MediaSpec>, OpenError> {
     let Some(config) = read_json::<Config>(&config_path)? else {
         return Err(OpenError::Unknown(folder.into()));
     };
-    let Some(vision) = config.vision_config.as_ref().filter(|vision| vision.is_known()) else {
+    let (vision, audio) = (config.vision(), config.audio());
+    if vision.is_none() && audio.is_none() {
         return Ok(None);
-    };
+    }
     let processor_path = folder.join("processor_config.json");
     let processor = read_json::<Processor>(&processor_path)?.unwrap_or_default();
-    let wrong = |path: &Path| {
-        let path = path.to_path_buf();
-        move |source| OpenError::Spec { path, source }
+    let wrong = |path: &Path, source| OpenError::Spec {
+        path: path.into(),
+        source,
     };
-    Ok(Some(MediaSpec {
-        pictures: processor.pictures().map_err(wrong(&processor_path))?,
-        vision: vision.spec().map_err(wrong(&config_path))?,
-        audio: match &config.audio_config {
-            Some(audio) => Some(audio.spec(&processor).map_err(wrong(&config_path))?),
-            None => None,
-        },
-        adapter: config.adapter().map_err(wrong(&config_path))?,
-        width: config
-            .text_config
-            .ok_or_else(|| SpecError::Missing("text_config".into()))
-            .map_err(wrong(&config_path))?
-            .hidden_size,
-    }))
+    let pictures = processor.pictures();
+    let pictures = pictures.map_err(|source| wrong(&processor_path, source))?;
+    let spec = || {
+        let text = config.text()?;
+        Ok(MediaSpec {
+            pictures,
+            vision: vision.map(Vision::spec).transpose()?,
+            audio: audio.map(|audio| audio.spec(&processor)).transpose()?,
+            adapter: config.adapter()?,
+            width: text.hidden_size,
+            epsilon: text.rms_norm_eps.unwrap_or(TEXT_EPSILON),
+        })
+    };
+    spec().map(Some).map_err(|source| wrong(&config_path, source))
 }
 
 /// None: there is no such file.
@@ -201,6 +210,37 @@ fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Option<T>, OpenE
 }
 
 impl Config {
+    fn is_muse(&self) -> bool {
+        self.model_type.as_deref() == Some(Family::MuseSpark.name())
+    }
+
+    /// The description of a vision tower that is known here: it says so itself, or the whole model does.
+    fn vision(&self) -> Option<&Vision> {
+        let is_known = |vision: &&Vision| match &*vision.model_type {
+            "" => self.is_muse(),
+            name => matches!(name, "muse_spark_vision" | "muse_glimmer_vision"),
+        };
+        self.vision_config.as_ref().filter(is_known)
+    }
+
+    /// The description of an audio tower that is known here.
+    fn audio(&self) -> Option<&Audio> {
+        let known = self.is_muse() || self.vision().is_some();
+        self.audio_config.as_ref().filter(|_| known)
+    }
+
+    /// What the language model is.
+    fn text(&self) -> Result<Text, SpecError> {
+        match (self.text_config, self.hidden_size) {
+            (Some(text), _) => Ok(text),
+            (None, Some(hidden_size)) => Ok(Text {
+                hidden_size,
+                rms_norm_eps: self.rms_norm_eps,
+            }),
+            (None, None) => Err(SpecError::Missing("text_config".into())),
+        }
+    }
+
     fn adapter(&self) -> Result<usize, SpecError> {
         check_activation(
             "projector_hidden_act",
@@ -211,10 +251,6 @@ impl Config {
 }
 
 impl Vision {
-    fn is_known(&self) -> bool {
-        matches!(&*self.model_type, "muse_spark_vision" | "muse_glimmer_vision")
-    }
-
     fn spec(&self) -> Result<VisionSpec, SpecError> {
         check_activation("vision_config.hidden_act", &self.hidden_act)?;
         let positive = [

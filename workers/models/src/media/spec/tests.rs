@@ -19,11 +19,12 @@ const PUBLISHED: &str = r#"{
 #[test]
 fn what_a_file_leaves_out_is_as_published() {
     let spec = described(PUBLISHED, None).unwrap().unwrap();
-    assert_eq!(spec.vision.layers.len(), 50);
-    let full = spec.vision.layers.iter().filter(|reach| **reach == Reach::Full);
+    let vision = spec.vision.unwrap();
+    assert_eq!(vision.layers.len(), 50);
+    let full = vision.layers.iter().filter(|reach| **reach == Reach::Full);
     assert_eq!(full.count(), 13);
     assert_eq!(
-        (spec.vision.patch_len(), spec.vision.merged(), spec.vision.head_dim()),
+        (vision.patch_len(), vision.merged(), vision.head_dim()),
         (1176, 6144, 96)
     );
     assert_eq!((spec.adapter, spec.width), (4096, 8192));
@@ -47,6 +48,16 @@ fn a_model_of_text_alone_has_no_towers() {
     assert_eq!(described(r#"{"model_type": "llama"}"#, None), Ok(None));
     let other = r#"{"vision_config": {"model_type": "siglip_vision_model"}}"#;
     assert_eq!(described(other, None), Ok(None));
+    let other = r#"{"model_type": "other", "audio_config": {}, "text_config": {"hidden_size": 8}}"#;
+    assert_eq!(described(other, None), Ok(None));
+}
+
+#[test]
+fn a_model_may_hear_alone_and_need_no_tables() {
+    let config = r#"{"model_type": "muse_spark", "audio_config": {}, "hidden_size": 8, "rms_norm_eps": 0.5}"#;
+    let spec = described(config, None).unwrap().unwrap();
+    assert_eq!((spec.vision, spec.width, spec.epsilon), (None, 8, 0.5));
+    assert!(spec.audio.is_some());
 }
 
 #[test]

@@ -28,6 +28,7 @@ impl Loader<'_> {
             pool: spec.pool.map(|width| self.pool(layer, width)).transpose()?,
             experts: self.gated_experts(layer, spec, here.clone())?,
             here,
+            whole: self.loading.shard.whole_experts(),
         })
     }
 
