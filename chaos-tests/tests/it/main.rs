@@ -8,4 +8,5 @@ mod muse;
 mod overload;
 mod sandbox;
 mod scripts;
+mod topologies;
 mod traces;

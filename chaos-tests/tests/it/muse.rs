@@ -16,16 +16,16 @@ use crate::{
 };
 
 /// A request with the answer that another implementation gave.
-struct Case {
-    name: String,
-    body: Value,
-    has_picture: bool,
-    expected: Answer,
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) body: Value,
+    pub(crate) has_picture: bool,
+    pub(crate) expected: Answer,
 }
 
 /// What of an answer must be equal. Tool calls have ids of their own, so names and arguments count.
 #[derive(Clone, PartialEq, Debug)]
-struct Answer {
+pub(crate) struct Answer {
     reasoning: String,
     content: String,
     calls: Vec<(String, Value)>,
@@ -37,7 +37,7 @@ pub(crate) fn model_folder() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/models/muse-nano"))
 }
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let text = fs::read_to_string(model_folder().join("expected.json")).expect("the recorded answers are shipped");
     let recorded: Value = serde_json::from_str(&text).expect("they are JSON");
     recorded["cases"].as_array().expect("a list").iter().map(case).collect()
@@ -115,7 +115,7 @@ impl Answer {
     }
 }
 
-async fn ask(sandbox: &Sandbox, case: &Case) -> Answer {
+pub(crate) async fn ask(sandbox: &Sandbox, case: &Case) -> Answer {
     let mut body = case.body.clone();
     body["model"] = sandbox.model().into();
     let (status, answer) = sandbox.post("/v1/chat/completions", &body).await;
