@@ -64,10 +64,11 @@ pub enum MediaError {
 }
 
 impl MediaError {
-    pub(crate) fn damaged(format: Format, reason: impl ToString) -> Self {
-        // A decoder's words may quote the file.
-        let reason: String = reason.to_string().chars().take(120).collect();
-        MediaError::Damaged { format, reason }
+    pub(crate) fn damaged(format: Format, reason: impl Into<String>) -> Self {
+        MediaError::Damaged {
+            format,
+            reason: reason.into(),
+        }
     }
 
     pub(crate) fn unsupported(format: Format, kind: impl Into<String>) -> Self {

@@ -47,6 +47,16 @@ pub fn picture(bytes: &[u8], limits: &Limits) -> Result<Picture, MediaError> {
     })
 }
 
+/// What is wrong with a file, where its reader stopped at the end of the bytes or at something else. What readers say is for
+/// programmers: it quotes the file and names their own types.
+fn damage(is_at_end: bool) -> &'static str {
+    if is_at_end {
+        "it is cut short"
+    } else {
+        "what follows its header cannot be decoded"
+    }
+}
+
 /// Turning upright twice is turning back.
 fn stored_size(probe: &Probe) -> (u32, u32) {
     probe.orientation.upright_size(probe.width, probe.height)

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use cluster_engine::{Decoded, MediaEncoderFactory};
-use cluster_messages::{MediaFile, MediumDigest, RequestError};
+use cluster_messages::{ErrorKind, MediaFile, MediumDigest, RequestError};
 
 /// What the tokenizer must know of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,5 +100,21 @@ impl Default for MediaPolicy {
             stall: Duration::from_secs(10),
             patience: Duration::from_secs(15),
         }
+    }
+}
+
+/// The field of a generation that medium number `index` is.
+pub(crate) fn field_of(index: usize) -> String {
+    format!("media[{index}]")
+}
+
+/// `error` of medium number `index` of a generation: where the file is wrong, the error names it.
+pub(crate) fn about(index: usize, error: RequestError) -> RequestError {
+    if error.kind != ErrorKind::Invalid || error.param.is_some() {
+        return error;
+    }
+    RequestError {
+        param: Some(field_of(index)),
+        ..error
     }
 }

@@ -10,7 +10,7 @@ use cluster_engine::{
     Config, Cost, Decoded, MediaCost, MediaEncoder, MediaInfo, ModelError, Simulated, SimulatedConfig, SimulatedMedia,
     SimulatedMediaConfig,
 };
-use cluster_messages::{MediaFile, MediumDigest, MediumKind, RequestError, Role};
+use cluster_messages::{ErrorKind, MediaFile, MediumDigest, MediumKind, RequestError, Role};
 
 use crate::{
     WorkerSettings,
@@ -25,6 +25,8 @@ pub(crate) const CONTEXT: u32 = 64;
 pub(crate) const BLOCK_TOKENS: u32 = 4;
 /// A file that begins with this is no picture.
 pub(crate) const BROKEN: u8 = 254;
+/// A file whose head is that of a picture, but not what follows.
+pub(crate) const TORN: u8 = 253;
 /// The model panics at a picture that begins with this.
 pub(crate) const POISON: u8 = 255;
 
@@ -50,8 +52,8 @@ impl Seen {
 impl MediaDecode for Seen {
     fn decode(&self, file: &MediaFile) -> Result<OwnedMedium, RequestError> {
         self.decoded.fetch_add(1, Ordering::Relaxed);
-        if file.bytes[0] == BROKEN {
-            return Err(RequestError::invalid("messages", "not a picture"));
+        if [BROKEN, TORN].contains(&file.bytes[0]) {
+            return Err(RequestError::new(ErrorKind::Invalid, "not a picture"));
         }
         Ok(OwnedMedium::Image {
             width: file.bytes.len() as u32 / 3,

@@ -145,7 +145,8 @@ async fn begin(
             Ok::<_, RequestError>((attempt, tries))
         }
     });
-    let attempts = futures::future::try_join_all(first_attempts).await?;
+    let attempts = futures::future::try_join_all(first_attempts).await;
+    let attempts = attempts.map_err(|error| prepared.explain(error))?;
     Ok((prepared, attempts))
 }
 
@@ -216,7 +217,7 @@ async fn run(
             .send(TextFrame::Usage(usage))
             .await
             .map_err(|_| closed(shared, header)),
-        Err(error) => Err(error),
+        Err(error) => Err(prepared.explain(error)),
     };
     sink.finish(end);
 }

@@ -4,11 +4,14 @@ use std::num::NonZeroU64;
 
 use gif::{ColorOutput, DecodeOptions, DecodingError, Frame, MemoryLimit};
 
-use super::{len_of, on_white};
+use super::{damage, len_of, on_white};
 use crate::{Format, MediaError};
 
 pub(super) fn decode(bytes: &[u8], width: u32, height: u32) -> Result<Vec<u8>, MediaError> {
-    let damaged = |error: DecodingError| MediaError::damaged(Format::Gif, error);
+    let damaged = |error: DecodingError| {
+        let is_at_end = matches!(error, DecodingError::UnexpectedEof | DecodingError::Io(_));
+        MediaError::damaged(Format::Gif, damage(is_at_end))
+    };
     let mut options = DecodeOptions::new();
     options.set_color_output(ColorOutput::RGBA);
     // A frame reaching out of its screen would be memory that no limit has seen.

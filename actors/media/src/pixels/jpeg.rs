@@ -5,7 +5,7 @@ use zune_jpeg::{
     zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions},
 };
 
-use super::len_of;
+use super::{damage, len_of};
 use crate::{Format, MediaError, header};
 
 /// The longest side the format can name.
@@ -14,9 +14,9 @@ const SIDE_MAX: usize = 65_535;
 const SCANS_MAX: usize = 64;
 
 pub(super) fn decode(bytes: &[u8], width: u32, height: u32) -> Result<Vec<u8>, MediaError> {
-    let damaged = |reason: String| MediaError::damaged(Format::Jpeg, reason);
+    let damaged = |reason| MediaError::damaged(Format::Jpeg, reason);
     if !header::jpeg_has_end(bytes) {
-        return Err(damaged("it is cut short".to_owned()));
+        return Err(damaged(damage(true)));
     }
     let options = DecoderOptions::new_safe()
         .set_max_width(SIDE_MAX)
@@ -24,9 +24,9 @@ pub(super) fn decode(bytes: &[u8], width: u32, height: u32) -> Result<Vec<u8>, M
         .jpeg_set_max_scans(SCANS_MAX)
         .jpeg_set_out_colorspace(ColorSpace::RGB);
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
-    let rgb = decoder.decode().map_err(|error| damaged(format!("{error:?}")))?;
+    let rgb = decoder.decode().map_err(|_| damaged(damage(false)))?;
     if rgb.len() != len_of(width, height, 3) {
-        return Err(damaged("it has another size than it says".to_owned()));
+        return Err(damaged("it has another size than it says"));
     }
     Ok(rgb)
 }

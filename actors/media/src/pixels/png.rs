@@ -4,14 +4,17 @@ use std::io::Cursor;
 
 use png::{Decoder, DecodingError, Reader, Transformations};
 
-use super::{append_rgb, len_of};
+use super::{append_rgb, damage, len_of};
 use crate::{Format, MediaError};
 
 /// What the reader may take besides one row: tables and ancillary chunks.
 const SCRATCH_BYTES_MAX: usize = 64 << 20;
 
 pub(super) fn decode(bytes: &[u8], width: u32, height: u32) -> Result<Vec<u8>, MediaError> {
-    rows(bytes, width, height).map_err(|error| MediaError::damaged(Format::Png, error))
+    rows(bytes, width, height).map_err(|error| {
+        let is_at_end = matches!(error, DecodingError::IoError(_));
+        MediaError::damaged(Format::Png, damage(is_at_end))
+    })
 }
 
 fn rows(bytes: &[u8], width: u32, height: u32) -> Result<Vec<u8>, DecodingError> {

@@ -212,6 +212,38 @@ fn limits_come_before_decoding() {
     assert!(matches!(few, Err(MediaError::Pixels { .. })));
 }
 
+/// What a decoder calls things inside is no help to whoever sent the file.
+#[test]
+fn the_reason_of_a_refusal_is_in_plain_words() {
+    let mut other_chunk = fixture!("quadrants.png").to_vec();
+    let second = 8 + 4 + 4 + 13 + 4;
+    other_chunk[second + 4..second + 8].copy_from_slice(b"QUUX");
+    let mut files = vec![other_chunk];
+    for whole in [
+        fixture!("quadrants.png"),
+        fixture!("quadrants.jpg"),
+        fixture!("quadrants.webp"),
+        fixture!("moving.gif"),
+    ] {
+        files.extend((40..whole.len()).step_by(7).map(|len| whole[..len].to_vec()));
+        files.extend((40..whole.len()).step_by(5).map(|place| {
+            let mut bytes = whole.to_vec();
+            bytes[place] ^= 0xff;
+            bytes
+        }));
+    }
+    let reasons = files.iter().filter_map(|bytes| match picture(bytes, &TIGHT) {
+        Err(MediaError::Damaged { reason, .. }) => Some(reason),
+        _ => None,
+    });
+    let reasons: std::collections::BTreeSet<String> = reasons.collect();
+    assert!(!reasons.is_empty());
+    for reason in reasons {
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || " ,-".contains(letter);
+        assert!(reason.chars().all(is_plain) && !reason.contains("IO"), "{reason}");
+    }
+}
+
 fn fixtures() -> impl Strategy<Value = &'static [u8]> {
     prop::sample::select(vec![
         fixture!("quadrants.png"),

@@ -2,13 +2,16 @@
 
 use std::io::Cursor;
 
-use image_webp::WebPDecoder;
+use image_webp::{DecodingError, WebPDecoder};
 
-use super::{append_rgb, len_of};
+use super::{append_rgb, damage, len_of};
 use crate::{Format, MediaError};
 
 pub(super) fn decode(bytes: &[u8], width: u32, height: u32) -> Result<Vec<u8>, MediaError> {
-    let damaged = |error: image_webp::DecodingError| MediaError::damaged(Format::Webp, error);
+    let damaged = |error: DecodingError| {
+        let is_at_end = matches!(error, DecodingError::IoError(_));
+        MediaError::damaged(Format::Webp, damage(is_at_end))
+    };
     let mut decoder = WebPDecoder::new(Cursor::new(bytes)).map_err(damaged)?;
     if decoder.dimensions() != (width, height) {
         return Err(MediaError::damaged(Format::Webp, "it has another size than it says"));

@@ -12,6 +12,7 @@ use cluster_messages::{
 use super::attempt::Errand;
 use crate::{
     failure,
+    media::about,
     peers::Routed,
     protocol::{EncodeFrame, EncodeProtocol},
 };
@@ -43,7 +44,10 @@ pub(super) async fn encode_all(
             lives: 0,
             fault: None,
         };
-        way.run(encoders.get(index).copied())
+        async move {
+            let encoded = way.run(encoders.get(index).copied()).await;
+            encoded.map_err(|error| about(index, error))
+        }
     });
     futures::future::try_join_all(all).await
 }

@@ -15,7 +15,7 @@ use crate::{
     Decode, EncodeFrame, EncodeProtocol, EncoderSpec, FeaturesProtocol, Measured, MediaMeasure, PrefillSpec,
     RouterSpec, Supervisor, WorkerSpec,
     fixture::{header, host, start, supervisor},
-    media_fixture::{BLOCK_TOKENS, BROKEN, CONTEXT, Seen, digest, picture, settings, worker},
+    media_fixture::{BLOCK_TOKENS, BROKEN, CONTEXT, Seen, TORN, digest, picture, settings, worker},
 };
 
 const TEMPLATE: &str = "{% for message in messages %}<|user|>{% if message.content is string %}{{ message.content }}\
@@ -194,6 +194,19 @@ async fn a_picture_is_answered_alike_however_the_roles_are_cut() {
     answers.dedup();
     assert_eq!(answers.len(), 3, "pictures matter");
     assert_eq!(seen.decoded(), 3);
+}
+
+#[tokio::test]
+async fn a_picture_that_turns_out_broken_is_named_by_its_field_too() {
+    let (together, apart) = (scene(false).await, scene(true).await);
+    apart.encoder().await;
+    for scene in [together, apart] {
+        let error = scene.answer(TORN).await.unwrap_err();
+        assert_eq!(
+            (error.kind, error.param.as_deref()),
+            (ErrorKind::Invalid, Some("messages[0].content[1]"))
+        );
+    }
 }
 
 /// An encoder that gives tickets for what it does not have.

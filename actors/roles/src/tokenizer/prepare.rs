@@ -9,7 +9,7 @@ use cluster_messages::{
 use cluster_text::{AnswerFormat, MediumPlace, Tokenizer};
 
 use super::attempt::Reached;
-use crate::media::{Measured, MediaMeasure};
+use crate::media::{Measured, MediaMeasure, field_of};
 
 /// A model as the tokenizer sees it.
 pub struct TextModel {
@@ -152,6 +152,24 @@ impl TextModel {
 }
 
 impl Prepared {
+    /// `error` in the client's terms: whoever has to do with a medium knows its number, and the client the field it sent.
+    pub(crate) fn explain(&self, error: RequestError) -> RequestError {
+        let TextInput::Chat(chat) = &self.request.input else {
+            return error;
+        };
+        let Some(named) = &error.param else {
+            return error;
+        };
+        let mut files = files_of(chat).into_iter().enumerate();
+        match files.find(|(index, _)| field_of(*index) == *named) {
+            Some((_, (field, _))) => RequestError {
+                param: Some(field),
+                ..error
+            },
+            None => error,
+        }
+    }
+
     /// The work of choice `index`, whose answer the client has as far as `reached`.
     pub(crate) fn generation(&self, index: u32, reached: Reached<'_>) -> Generation {
         let request = &self.request;

@@ -14,6 +14,7 @@ use crate::{
     engine_host::RunningJob,
     failure,
     host::Host,
+    media::about,
     media_engine::{MediaEngine, Work},
     protocol::FeaturesProtocol,
     supervisor::Life,
@@ -64,7 +65,8 @@ impl FeatureSource {
         let rows = asked.iter().map(async |index| {
             let medium = prompt.media.get(*index as usize);
             let medium = medium.ok_or_else(|| failure::lost("the engine asked for a medium that the prompt lacks"))?;
-            let rows = self.fetch_one(medium, prompt.header, span).await?;
+            let rows = self.fetch_one(medium, prompt.header, span).await;
+            let rows = rows.map_err(|error| about(*index as usize, error))?;
             Ok::<_, RequestError>((*index, rows))
         });
         job.supply(futures::future::try_join_all(rows).await?)
