@@ -16,9 +16,9 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 const SCHEME: &str = "data:";
 
-/// Whether a text is a data URL.
+/// Whether a text is a data URL; blanks before one mean nothing, as in every URL.
 pub(crate) fn is_data_url(text: &str) -> bool {
-    let scheme = text.get(..SCHEME.len());
+    let scheme = text.trim_ascii_start().get(..SCHEME.len());
     scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(SCHEME))
 }
 

@@ -8,6 +8,7 @@ fn base64_and_percent_forms_give_the_same_bytes() {
         "data:text/plain;charset=utf-8;base64,AAEC%2Fw%3D%3D",
         "data:image/png;base64,AA\r\nEC /w==",
         "data:,%00%01%02%FF",
+        " \n data:,%00%01%02%FF",
     ] {
         assert!(is_data_url(url));
         assert_eq!(decode(url).unwrap(), [0, 1, 2, 255], "{url}");
