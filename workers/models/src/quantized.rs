@@ -1,4 +1,4 @@
-//! Experts whose weights a checkpoint keeps quantized, in the spellings that are published.
+//! Experts whose weights a checkpoint keeps quantized, in the spellings that are published; the projections around them, too.
 //!
 //! ```text
 //!   …experts.gate_up_proj  + …gate_up_proj_weight_scale, …weight_scale_2        all experts, gates above ups
@@ -85,9 +85,6 @@ impl Quantized<'_> {
             halves: if spelling.fused { 2 } else { 1 },
             shape: shape.of(projection),
         };
-        let Some(parts) = Parts::read(self.files, &spelling, &place, &self.description)? else {
-            return Ok(None);
-        };
         let [rows, cols] = place.shape;
         let first = place.half * rows;
         let cut = match projection {
@@ -100,11 +97,38 @@ impl Quantized<'_> {
                 cols: inner,
             },
         };
-        let made = self
-            .cpu
-            .matrix_of(&parts.weight(), place.whole(), &cut, self.arithmetic);
+        self.matrix(&spelling, &place, &cut)
+    }
+
+    /// A weight that is no expert's, as the projections around experts in some checkpoints, and the names of its tensors.
+    /// None: there is no such tensor, or it holds floats.
+    pub(crate) fn linear(&self, name: &str, shape: [usize; 2]) -> Result<Option<(Matrix, Vec<String>)>, WeightsError> {
+        let Some(spelling) = Spelling::of(self.files, name) else {
+            return Ok(None);
+        };
+        let place = Place {
+            index: None,
+            count: 1,
+            half: 0,
+            halves: 1,
+            shape,
+        };
+        let cut = Cut {
+            rows: 0..shape[0],
+            cols: 0..shape[1],
+        };
+        let made = self.matrix(&spelling, &place, &cut)?;
+        Ok(made.map(|matrix| (matrix, spelling.names(self.files))))
+    }
+
+    /// Part of a weight. None: it holds floats.
+    fn matrix(&self, spelling: &Spelling, place: &Place, cut: &Cut) -> Result<Option<Matrix>, WeightsError> {
+        let Some(parts) = Parts::read(self.files, spelling, place, &self.description)? else {
+            return Ok(None);
+        };
+        let made = self.cpu.matrix_of(&parts.weight(), place.whole(), cut, self.arithmetic);
         made.map(Some).map_err(|source| WeightsError::Kernel {
-            name: spelling.codes,
+            name: spelling.codes.clone(),
             source,
         })
     }

@@ -59,6 +59,17 @@ impl Spelling {
         None
     }
 
+    /// The spelling of a weight with a name of its own.
+    pub(super) fn of(files: &SafetensorsFolder, name: &str) -> Option<Self> {
+        let known = CODES.iter().find(|(end, _)| files.has(&format!("{name}{end}")));
+        known.map(|(end, companion)| Self {
+            codes: format!("{name}{end}"),
+            companions: format!("{name}{companion}"),
+            stacked: false,
+            fused: false,
+        })
+    }
+
     /// A tensor beside the codes, as `scale` in `…weight_scale`.
     pub(super) fn companion(&self, kind: &str) -> String {
         format!("{}{kind}", self.companions)

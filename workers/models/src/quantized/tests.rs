@@ -104,6 +104,33 @@ fn every_spelling_is_read_whole_and_in_slices() {
 }
 
 #[test]
+fn a_weight_with_a_name_of_its_own_is_read() {
+    let cpu = cpu();
+    for style in STYLES {
+        let mut weight = weight(64, 96, 5);
+        let folder = save(&writer::write_linear(style, "layer.proj", &mut weight));
+        let files = SafetensorsFolder::open(folder.path()).expect("a good file");
+        let quantized = Quantized {
+            files: &files,
+            description: DESCRIPTION,
+            cpu: &cpu,
+            arithmetic: Arithmetic::Exact,
+        };
+        let made = quantized.linear("layer.proj", [64, 96]).expect("it fits");
+        if matches!(style, Style::Floats) {
+            assert!(made.is_none(), "floats are not quantized");
+            continue;
+        }
+        let (matrix, mut names) = made.unwrap_or_else(|| panic!("{style:?} is quantized"));
+        assert_eq!(rows_of(&matrix), weight.values, "{style:?}");
+        names.sort_unstable();
+        let mut there: Vec<_> = files.names().collect();
+        there.sort_unstable();
+        assert_eq!(names, there, "{style:?}");
+    }
+}
+
+#[test]
 fn every_tensor_has_a_known_name() {
     let cpu = cpu();
     for style in STYLES {

@@ -67,6 +67,13 @@ fn write_both(style: Style, inner: usize, quantized: &Path, plain: &Path) {
             let mut experts = experts(&file, prefix, inner);
             ours.extend(writer::write(style, prefix, &mut experts));
             theirs.extend(writer::write(Style::Floats, prefix, &mut experts));
+        } else if let Some(name) = quantized_too(style, &name) {
+            let [rows, cols] = [tensor.shape()[0], tensor.shape()[1]];
+            let (numbers, _) = tensor.data().as_chunks::<4>();
+            let values = numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+            let mut weight = Weight { rows, cols, values };
+            ours.extend(writer::write_linear(style, name, &mut weight));
+            theirs.extend(writer::write_linear(Style::Floats, name, &mut weight));
         } else if !name.ends_with("experts.down_proj") {
             let copy = || Stored::new(tensor.dtype(), tensor.shape().to_vec(), tensor.data().to_vec());
             ours.push((name.clone(), copy()));
@@ -79,6 +86,13 @@ fn write_both(style: Style, inner: usize, quantized: &Path, plain: &Path) {
     save(plain, &config, &theirs);
     config["quantization_config"] = json!({ "weight_block_size": BLOCK, "group_size": GROUP });
     save(quantized, &config, &ours);
+}
+
+/// The name, without its ending, of a projection around experts, where the style quantizes these as well.
+fn quantized_too(style: Style, name: &str) -> Option<&str> {
+    let name = name.strip_suffix(".weight")?;
+    let pooling = name.ends_with(".pre_expert_proj") || name.ends_with(".post_expert_proj");
+    (pooling && matches!(style, Style::Int4OwnFused | Style::Mxfp4Own | Style::Fp8Own)).then_some(name)
 }
 
 fn save(folder: &Path, config: &Value, tensors: &[(String, Stored)]) {

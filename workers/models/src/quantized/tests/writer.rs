@@ -152,6 +152,18 @@ pub(super) fn write(style: Style, prefix: &str, experts: &mut [[Weight; 3]]) -> 
     tensors
 }
 
+/// Writes a weight with a name of its own, and replaces its values by what is written.
+pub(super) fn write_linear(style: Style, name: &str, weight: &mut Weight) -> Vec<(String, Stored)> {
+    if style.format() == Format::Floats {
+        let floats = Stored::floats(vec![weight.rows, weight.cols], &weight.values);
+        return vec![(format!("{name}.weight"), floats)];
+    }
+    let parts = encode(style.format(), weight).into_iter();
+    parts
+        .map(|(kind, part)| (format!("{name}{}", style.end(kind)), part))
+        .collect()
+}
+
 /// One tensor of each kind for each expert, or for all of them together.
 fn named(style: Style, prefix: &str, name: &str, experts: Vec<Parts>) -> Vec<(String, Stored)> {
     let count = experts.len();

@@ -36,7 +36,10 @@ impl Loader<'_> {
         let hidden = self.loading.spec.hidden;
         let whole = |part, rows, cols| {
             let name = self.naming.weight(layer, part);
-            self.matrix(&name, [rows, cols], &Cut::rows(0..rows, cols))
+            match self.quantized_linear(&name, [rows, cols])? {
+                Some(matrix) => Ok(matrix),
+                None => self.matrix(&name, [rows, cols], &Cut::rows(0..rows, cols)),
+            }
         };
         Ok(Pool {
             into: whole(Part::PreExpert, width, hidden)?,
@@ -46,6 +49,30 @@ impl Loader<'_> {
                 weight: ones(width),
             },
             back: whole(Part::PostExpert, hidden, width)?,
+        })
+    }
+
+    /// The weight `NAME.weight` in a format that has scales beside its codes. None: it is not in such a format.
+    fn quantized_linear(&self, name: &str, shape: [usize; 2]) -> Result<Option<Matrix>, WeightsError> {
+        let stem = name.strip_suffix(".weight").unwrap_or(name);
+        let made = self.quantized().map(|quantized| quantized.linear(stem, shape));
+        let Some((matrix, names)) = made.transpose()?.flatten() else {
+            return Ok(None);
+        };
+        names.iter().for_each(|name| self.mark_used(name));
+        Ok(Some(matrix))
+    }
+
+    /// None: files of this kind have no scales beside codes.
+    fn quantized(&self) -> Option<Quantized<'_>> {
+        let Checkpoint::Folder { files, description, .. } = self.loading.checkpoint else {
+            return None;
+        };
+        Some(Quantized {
+            files,
+            description: *description,
+            cpu: self.cpu,
+            arithmetic: self.loading.arithmetic,
         })
     }
 
@@ -63,14 +90,8 @@ impl Loader<'_> {
         spec: &ExpertsSpec,
         here: Range<usize>,
     ) -> Result<Option<Vec<Gated>>, WeightsError> {
-        let Checkpoint::Folder { files, description, .. } = self.loading.checkpoint else {
+        let Some(quantized) = self.quantized() else {
             return Ok(None);
-        };
-        let quantized = Quantized {
-            files,
-            description: *description,
-            cpu: self.cpu,
-            arithmetic: self.loading.arithmetic,
         };
         let prefix = self.naming.experts(layer);
         let shape = ExpertsShape {
