@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, chat, check, down, events, plan, pull, schema, status, trace, up};
+use crate::commands::{bench, chat, check, down, events, plan, pull, schema, status, topologies, trace, up};
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 failed, 2 wrong input (command line, topology or model file).
@@ -27,6 +27,7 @@ pub(crate) enum Command {
     Chat(chat::Arguments),
     Trace(trace::Arguments),
     Events(events::Arguments),
+    Topologies(topologies::Arguments),
     Check(check::Arguments),
     Plan(plan::Arguments),
     Pull(pull::Arguments),

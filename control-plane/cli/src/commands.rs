@@ -11,6 +11,7 @@ pub(crate) mod pull;
 pub(crate) mod schema;
 pub(crate) mod status;
 mod target;
+pub(crate) mod topologies;
 pub(crate) mod trace;
 pub(crate) mod up;
 
@@ -32,6 +33,7 @@ pub(crate) fn run(command: Command, environment: &Environment) -> Result<(), Fai
         Command::Bench(arguments) => bench::run(&arguments, environment, out),
         Command::Up(arguments) => up::run(&arguments, environment, out),
         Command::Plan(arguments) => plan::run(&arguments, environment, out),
+        Command::Topologies(arguments) => topologies::run(&arguments, out),
         Command::Check(arguments) => check::run(&arguments, out),
         Command::Pull(arguments) => pull::run(&arguments, environment, out),
         Command::Trace(arguments) => block_on(trace::run(arguments, environment, out))?,

@@ -1,7 +1,7 @@
 //! The binary `cluster`: reads the command line and the environment, and hands over.
 //!
 //! ```text
-//! cluster COMMAND ──► commands/COMMAND.rs ──┬─► files: check, plan, pull, bench, schema
+//! cluster COMMAND ──► commands/COMMAND.rs ──┬─► files: topologies, check, plan, pull, bench, schema
 //!                                           ├─► a running cluster, by gRPC: status, trace, events, down
 //!                                           ├─► its endpoint, by HTTP: chat
 //!                                           └─► a node in this process: up

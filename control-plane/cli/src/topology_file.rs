@@ -7,7 +7,9 @@ use std::{
 };
 
 use cluster_topologies::{
-    AcceleratorFile, Catalogue, Document, ModelFile, Problem, Resolved, catalogue::shipped_topology, unsupported,
+    AcceleratorFile, Catalogue, Document, ModelFile, Problem, Resolved,
+    catalogue::{shipped_topology, similar_topologies},
+    unsupported,
 };
 
 use crate::failure::Failure;
@@ -37,6 +39,15 @@ impl TopologyFile {
             catalogue,
             folder,
         })
+    }
+
+    /// A shipped one, whatever lies in the current folder.
+    pub(crate) fn shipped(name: &str, text: &str) -> Self {
+        Self {
+            document: Document::read(text, name),
+            catalogue: Catalogue::shipped(),
+            folder: PathBuf::new(),
+        }
     }
 
     /// The topology with everything filled in, or all that is wrong.
@@ -70,12 +81,13 @@ fn base_text(base: &str, folder: &Path) -> Option<String> {
 
 fn shipped_text(name: &str) -> Result<&'static str, Failure> {
     shipped_topology(name).ok_or_else(|| {
-        let shipped = cluster_topologies::catalogue::shipped_topologies();
-        let names: Vec<&str> = shipped.iter().map(|(name, _)| *name).collect();
-        Failure::input(format!(
-            "there is no file {name}\n  help: name a topology file, or one of those shipped: {}",
-            names.join(", ")
-        ))
+        let remedy = match similar_topologies(name).as_slice() {
+            [] => "name a topology file, or a shipped one:".into(),
+            [one] => format!("did you mean '{one}'?"),
+            several => format!("did you mean one of {}?", several.join(", ")),
+        };
+        let help = format!("{remedy} 'cluster topologies' lists what is shipped");
+        Failure::input(format!("there is no file {name}\n  help: {help}"))
     })
 }
 

@@ -1,11 +1,9 @@
 //! `cluster check`: everything that is wrong with topology files, before anything is started.
 
-use std::{
-    io::Write,
-    path::{Path, PathBuf},
-};
+use std::{io::Write, path::PathBuf};
 
 use clap::Args;
+use cluster_topologies::catalogue::shipped_topologies;
 use serde::Serialize;
 
 use super::write_json;
@@ -17,12 +15,16 @@ use crate::{failure::Failure, topology_file::TopologyFile};
 Examples:
   cluster check topologies/local.yaml
   cluster check *.yaml --json     one object per file, for scripts
+  cluster check --all             every shipped topology
 
 Exits with 2 if a file has problems.")]
 pub(crate) struct Arguments {
     /// Topology files, or names of shipped ones such as 'local'
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "all", value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Check every shipped topology
+    #[arg(long, conflicts_with = "files")]
+    all: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -39,9 +41,9 @@ struct Checked {
 pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Failure> {
     let mut list = Vec::new();
     let mut complaints = Vec::new();
-    for file in &arguments.files {
-        let problems = match check(file) {
-            Ok(()) => Vec::new(),
+    for (name, read) in read(arguments) {
+        let problems = match read.and_then(|file| file.resolve()) {
+            Ok(_) => Vec::new(),
             Err(Failure::File(problems)) => {
                 complaints.push(problems.to_string());
                 problems.list
@@ -49,7 +51,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Fail
             Err(failure) => return Err(failure),
         };
         list.push(Checked {
-            file: file.to_string_lossy().into_owned(),
+            file: name,
             ok: problems.is_empty(),
             problems,
         });
@@ -71,6 +73,16 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Fail
     }
 }
 
-fn check(file: &Path) -> Result<(), Failure> {
-    TopologyFile::read(file)?.resolve().map(drop)
+/// The files that are asked for, by name.
+fn read(arguments: &Arguments) -> Vec<(String, Result<TopologyFile, Failure>)> {
+    if arguments.all {
+        let shipped = shipped_topologies().iter();
+        return shipped
+            .map(|(name, text)| ((*name).to_owned(), Ok(TopologyFile::shipped(name, text))))
+            .collect();
+    }
+    let files = arguments.files.iter();
+    files
+        .map(|file| (file.to_string_lossy().into_owned(), TopologyFile::read(file)))
+        .collect()
 }

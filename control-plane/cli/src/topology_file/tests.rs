@@ -33,12 +33,21 @@ fn a_shipped_topology_is_found_by_name_and_by_path() {
 }
 
 #[test]
-fn a_name_that_means_nothing_lists_what_there_is() {
-    let failure = TopologyFile::read(Path::new("nowhere.yaml")).unwrap_err();
-    let expected = "error: there is no file nowhere.yaml
-  help: name a topology file, or one of those shipped: local, local-pd";
-    assert!(failure.to_string().starts_with(expected), "{failure}");
-    assert_eq!(failure.exit_code(), 2);
+fn a_name_that_means_nothing_brings_the_nearest_ones() {
+    let cases = [
+        ("nowhere.yaml", "name a topology file, or a shipped one:"),
+        ("ebd-b300", "did you mean 'epd-b300'?"),
+        ("local-", "did you mean 'local-pd'?"),
+        ("flash-b200", "did you mean one of deepseek-v4-flash-b200-balanced, "),
+    ];
+    for (name, remedy) in cases {
+        let failure = TopologyFile::read(Path::new(name)).unwrap_err();
+        let expected = format!("error: there is no file {name}\n  help: {remedy}");
+        let said = failure.to_string();
+        assert!(said.starts_with(&expected), "{said}");
+        assert!(said.ends_with(" 'cluster topologies' lists what is shipped"), "{said}");
+        assert_eq!(failure.exit_code(), 2);
+    }
 }
 
 #[test]

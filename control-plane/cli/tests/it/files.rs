@@ -21,7 +21,18 @@ fn every_command_explains_itself_with_an_example() {
         .filter(|name| !name.is_empty())
         .collect();
     for expected in [
-        "up", "down", "status", "chat", "trace", "events", "check", "plan", "pull", "bench", "schema",
+        "up",
+        "down",
+        "status",
+        "chat",
+        "trace",
+        "events",
+        "check",
+        "plan",
+        "pull",
+        "bench",
+        "schema",
+        "topologies",
     ] {
         assert!(names.contains(&expected), "{names:?}");
     }
@@ -85,13 +96,40 @@ fn all_problems_of_all_files_are_reported_and_good_files_too() {
 }
 
 #[test]
-fn a_file_that_is_not_there_names_the_shipped_ones() {
-    let err = Home::new().cluster(&["check", "mine.yaml"]).failed(2);
-    assert!(
-        err.starts_with(
-            "error: there is no file mine.yaml\n  help: name a topology file, or one of those shipped: local"
-        ),
-        "{err}"
+fn a_file_that_is_not_there_brings_near_matches() {
+    let home = Home::new();
+    for command in ["check", "plan", "up"] {
+        let err = home.cluster(&[command, "gb300-small-batch.yaml"]).failed(2);
+        let expected = "error: there is no file gb300-small-batch.yaml\n  help: did you mean \
+                        'muse-spark-gb300-small-batch'? 'cluster topologies' lists what is shipped\n";
+        assert_eq!(err, expected);
+    }
+}
+
+#[test]
+fn every_shipped_topology_is_listed_and_checked() {
+    let home = Home::new();
+    let list: serde_json::Value = serde_json::from_str(&home.cluster(&["topologies", "--json"]).ok()).unwrap();
+    let list = list.as_array().unwrap();
+    let of = |name: &str| list.iter().find(|listed| listed["name"] == name).unwrap();
+    let headline = of("epd-b300");
+    assert_eq!(headline["model"], "muse-spark-open-816b-a42b nvfp4");
+    assert_eq!(headline["hardware"], "8 b300");
+    assert_eq!(headline["emulated_with"], "muse-nano");
+    assert_eq!(headline["starts"], true);
+    assert_eq!(of("muse-spark-gb300-tp8")["hardware"], "2 x 4 gb300");
+    assert_eq!(of("local")["hardware"], "processor");
+    let speculating = of("muse-spark-b300-latency");
+    assert_eq!(speculating["starts"], false);
+    assert_eq!(speculating["missing"], serde_json::json!(["speculation"]));
+
+    let table = home.cluster(&["topologies"]).ok();
+    assert_eq!(table.lines().count(), list.len() + 1, "{table}");
+    let all = home.cluster(&["check", "--all"]).ok();
+    assert_eq!(
+        all.lines().filter(|line| line.ends_with(": ok")).count(),
+        list.len(),
+        "{all}"
     );
 }
 
