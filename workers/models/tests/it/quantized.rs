@@ -135,12 +135,15 @@ fn quantized_experts_compute_what_their_numbers_do(#[case] style: Style, #[case]
         }
     };
     compare(exact(), 1e-3);
-    // Slices of every expert, cut at whole groups.
-    let ranks = Ranks {
-        tensor: 2,
-        ..Ranks::ONE
-    };
-    compare(Options { ranks, ..exact() }, 1e-3);
+    // Slices of every expert, cut at whole groups; whole experts; those, and tokens.
+    for [tensor, expert, sequence] in [[2, 1, 1], [3, 3, 1], [2, 2, 2]] {
+        let ranks = Ranks {
+            tensor,
+            expert,
+            sequence,
+        };
+        compare(Options { ranks, ..exact() }, 1e-3);
+    }
     // The quantization is not nothing: the model with its original numbers answers differently.
     let original = prompt.logits.iter().zip(&expected);
     let changed = original
