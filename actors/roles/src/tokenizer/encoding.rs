@@ -1,6 +1,7 @@
 //! The way of a request's media to their embeddings: each is encoded at the encoder that the router chose for it, and
 //! elsewhere when that one is full, stalls or dies. Where nobody encodes it, the file itself goes on to whoever computes the
-//! prompt, if the topology allows; if not, the request waits a while and then fails with one error.
+//! prompt, if the topology allows; if not, a request that an encoder failed waits a while for another, and then ends in one
+//! error. Where there is no encoder to begin with, it ends at once.
 
 use std::time::Duration;
 
@@ -41,6 +42,7 @@ pub(super) async fn encode_all(
             errand,
             medium,
             avoid: avoid.to_vec(),
+            was_moved: !avoid.is_empty(),
             lives: 0,
             fault: None,
         };
@@ -58,6 +60,8 @@ struct Way<'a> {
     medium: &'a Medium,
     /// Encoders that failed or had no room, while there are others.
     avoid: Vec<InstanceRef>,
+    /// Somebody failed the request before this try, perhaps an encoder.
+    was_moved: bool,
     lives: u32,
     fault: Option<RequestError>,
 }
@@ -77,7 +81,7 @@ impl Way<'_> {
                     Err(error) => self.failed(encoder, error)?,
                 },
                 None if policy.fallback_local => return Ok(self.medium.source.clone()),
-                None if clock.remaining(patience).is_zero() => return Err(self.given_up()),
+                None if !self.has_met_one() || clock.remaining(patience).is_zero() => return Err(self.given_up()),
                 None => {
                     // Those who had no room may have some now, and the dead may live again.
                     self.avoid.clear();
@@ -87,6 +91,11 @@ impl Way<'_> {
             }
             chosen = self.choose().await?;
         }
+    }
+
+    /// Whether an encoder was there for this request, and may be again. If not, the client hears at once that there is none.
+    const fn has_met_one(&self) -> bool {
+        self.was_moved || self.fault.is_some()
     }
 
     /// Another encoder, if there is one.
