@@ -179,12 +179,14 @@ impl FeatureSource {
 /// The rows of all parts, one after the other, as the model takes them.
 async fn numbers_of(parts: Vec<Features>, bytes: usize) -> Result<Arc<[f32]>, RequestError> {
     let join = move || {
-        let mut numbers = Vec::with_capacity(bytes / size_of::<f32>());
-        for part in &parts {
-            let (words, _) = part.values.as_chunks();
-            numbers.extend(words.iter().map(|word| f32::from_le_bytes(*word)));
+        // Made in its place: a `Vec` would be copied once more to be shared.
+        let mut numbers: Arc<[f32]> = std::iter::repeat_n(0.0, bytes / size_of::<f32>()).collect();
+        let places = Arc::get_mut(&mut numbers).expect("nobody else has it yet");
+        let words = parts.iter().flat_map(|part| part.values.as_chunks().0);
+        for (place, word) in places.iter_mut().zip(words) {
+            *place = f32::from_le_bytes(*word);
         }
-        Arc::from(numbers)
+        numbers
     };
     if bytes <= INLINE_BYTES_MAX {
         return Ok(join());
