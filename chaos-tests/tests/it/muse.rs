@@ -219,3 +219,32 @@ async fn two_hundred_pictures_at_once_are_all_answered() {
     sandbox.wait_for_base_line().await;
     sandbox.stop().await;
 }
+
+/// Asks every picture case several times over while `encoder.0` dies again and again, and demands every recorded answer.
+async fn answers_while_an_encoder_dies(text: &str) {
+    let sandbox = Sandbox::emulated("dying-encoder", text).await;
+    let cases: Vec<Case> = cases().into_iter().filter(|case| case.has_picture).collect();
+    let encoder = ActorPath::new(Role::Encoder, 0);
+    for round in 1..=3 {
+        let asked = join_all((0..4).flat_map(|_| cases.iter().map(|case| ask(&sandbox, case))));
+        let (answers, ()) = tokio::join!(asked, async { sandbox.running.kill(encoder) });
+        for (case, answer) in cases.iter().cycle().zip(answers) {
+            assert_eq!(answer, case.expected, "round {round}: {}", case.name);
+        }
+        sandbox.wait_for_restart(encoder, round).await;
+    }
+    sandbox.wait_for_base_line().await;
+    sandbox.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_encoder_takes_over_from_a_dying_one() {
+    let two = "extends: epd-b300\nname: two-encoders\nroles: { encoder: { replicas: 2, devices: [0, 1, 2, 3] } }\n";
+    answers_while_an_encoder_dies(two).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn prefill_encodes_for_a_dying_encoder_where_the_topology_allows_it() {
+    let local = "extends: epd-b300\nname: local-fallback\nroles: { encoder: { fallback: local } }\n";
+    answers_while_an_encoder_dies(local).await;
+}

@@ -90,6 +90,11 @@ impl Sandbox {
     /// Starts the shipped topology of that name; muse-nano stands in for models that are not here.
     pub(crate) async fn shipped(name: &str) -> Self {
         let text = cluster_topologies::catalogue::shipped_topology(name).expect("a shipped topology");
+        Self::emulated(name, text).await
+    }
+
+    /// The same for the text of a topology, which may extend shipped ones.
+    pub(crate) async fn emulated(name: &str, text: &str) -> Self {
         let base = |base: &str| cluster_topologies::catalogue::shipped_topology(base).map(str::to_owned);
         let resolved = Document::read_with(text, name, &base).resolve(&Catalogue::shipped());
         Self::start_resolved(
