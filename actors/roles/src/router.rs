@@ -172,7 +172,7 @@ impl Actor for RouterActor {
         let host = &self.life.host;
         match message {
             RouterMessage::Choose(call) => state.answer(host, self.life.instance, call),
-            RouterMessage::ChooseEncoders(call) => state.answer_encoders(self.life.instance, call),
+            RouterMessage::ChooseEncoders(call) => state.answer_encoders(host, self.life.instance, call),
             RouterMessage::Release(call) => state.release(call.request),
             RouterMessage::Load(batch) => {
                 for report in &batch.events {
@@ -213,8 +213,9 @@ impl RouterState {
         }
     }
 
-    fn answer_encoders(&mut self, instance: InstanceRef, call: Call<ChooseEncoders, Vec<InstanceRef>>) {
+    fn answer_encoders(&mut self, host: &Host, instance: InstanceRef, call: Call<ChooseEncoders, Vec<InstanceRef>>) {
         let ChooseEncoders { route, ticket } = call.request;
+        self.view.expire(Deadline(host.fabric.clock.now()));
         let span = self.span(&route, instance);
         let Encoders { chosen, candidates } = choose_encoders(&route, &self.view);
         note_candidates(&span, &candidates);

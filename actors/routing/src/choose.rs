@@ -160,7 +160,7 @@ impl<'a> Ask<'a> {
         if seen.is_draining {
             return Some(Rejection::Draining);
         }
-        if seen.is_suspected {
+        if seen.is_suspected() {
             return Some(Rejection::Suspected);
         }
         // One token of answer has to fit too.

@@ -31,8 +31,12 @@ pub fn choose_encoders(route: &Route, view: &View) -> Encoders {
     }
     let mut encoders = Encoders::default();
     let mut open = Vec::new();
+    // One that seems to hang may only be slow: it is better than none.
+    let may_hang = !view
+        .of_role(Role::Encoder)
+        .any(|seen| rejection(route, seen, false).is_none());
     for seen in view.of_role(Role::Encoder) {
-        match rejection(route, seen) {
+        match rejection(route, seen, may_hang) {
             Some(reason) => encoders
                 .candidates
                 .push(candidate(seen.instance(), 0, 0.0, Some(reason.into()))),
@@ -84,12 +88,12 @@ fn bound(open: &[Open]) -> u32 {
     u32::try_from(bound).unwrap_or(u32::MAX)
 }
 
-fn rejection(route: &Route, seen: &Seen) -> Option<&'static str> {
+fn rejection(route: &Route, seen: &Seen, may_hang: bool) -> Option<&'static str> {
     if route.exclude.contains(&seen.instance()) {
         Some("it already failed this request")
     } else if seen.is_draining {
         Some("it is draining")
-    } else if seen.is_suspected {
+    } else if seen.is_suspected() && !may_hang {
         Some("it makes no progress")
     } else {
         None

@@ -8,6 +8,9 @@ use cluster_messages::{
 
 /// Ends that may wait for their beginnings. Only messages that overtook each other between nodes are here, for a moment.
 const EARLY_ENDS_MAX: usize = 256;
+/// An encoder that has work and tells of no step in so many reports, a second apart, is suspected. Longer than a batch of the
+/// largest pictures takes; an encoder steps with every batch.
+const REPORTS_WITHOUT_A_STEP: u32 = 5;
 
 /// Who serves and how busy they are.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +30,8 @@ pub(crate) struct Seen {
     /// Requests this router sent there that are not over.
     pub(crate) in_flight: u32,
     report: Option<(u64, SamplePoint)>,
+    /// Reports in a row that told of work and of no step.
+    idle_reports: u32,
 }
 
 /// A routing in force.
@@ -58,6 +63,20 @@ impl Seen {
         reported.max(self.in_flight)
     }
 
+    /// Whether it is thought to hang: somebody said so, or its own reports do.
+    pub(crate) const fn is_suspected(&self) -> bool {
+        self.is_suspected || self.idle_reports >= REPORTS_WITHOUT_A_STEP
+    }
+
+    /// Counts reports that tell of work and of no step. Of encoders only: a decode instance that waits for pages has work and
+    /// rightly makes no step.
+    fn watch_progress(&mut self, sample: SamplePoint) {
+        let stands = self.report.is_some_and(|(_, last)| last.steps == sample.steps);
+        let has_work = sample.running + sample.waiting > 0;
+        let counts = self.instance().path.role == Role::Encoder && stands && has_work;
+        self.idle_reports = if counts { self.idle_reports + 1 } else { 0 };
+    }
+
     pub(crate) fn folds_prefill(&self) -> bool {
         self.registration.folds.contains(&Role::Prefill)
     }
@@ -83,6 +102,7 @@ impl View {
                     is_suspected: false,
                     in_flight: 0,
                     report: None,
+                    idle_reports: 0,
                 };
                 self.instances.insert(instance.path, seen);
             }
@@ -105,6 +125,7 @@ impl View {
         if seen.report.is_some_and(|(seq, _)| seq >= report.seq) {
             return false;
         }
+        seen.watch_progress(report.sample);
         seen.report = Some((report.seq, report.sample));
         true
     }

@@ -153,7 +153,40 @@ fn those_who_failed_or_are_suspected_are_left_out() {
         .collect();
     assert_eq!(reasons, ["it makes no progress", "it already failed this request"]);
     asked.exclude.push(encoder(2));
+    let chosen = choose_encoders(&asked, &view).chosen;
+    assert_eq!(
+        chosen,
+        vec![encoder(0); 100],
+        "one that may be slow is better than none"
+    );
+    asked.exclude.push(encoder(0));
     assert!(choose_encoders(&asked, &view).chosen.is_empty());
+}
+
+#[test]
+fn an_encoder_that_has_work_and_makes_no_step_is_suspected_until_it_does() {
+    let mut view = view(0..2);
+    let mut seq = 0;
+    let mut report = |view: &mut View, waiting: u32, steps: u64| {
+        seq += 1;
+        let sample = SamplePoint {
+            waiting,
+            steps,
+            ..SamplePoint::default()
+        };
+        let instance = encoder(0);
+        assert!(view.report(&LoadReport { instance, seq, sample }));
+    };
+    let serves = |view: &View| choose_encoders(&route(0..100), view).chosen.contains(&encoder(0));
+    // Idle, however long.
+    (0..20).for_each(|_| report(&mut view, 0, 7));
+    assert!(serves(&view));
+    (0..4).for_each(|_| report(&mut view, 1, 7));
+    assert!(serves(&view), "a batch may take this long");
+    report(&mut view, 1, 7);
+    assert!(!serves(&view));
+    report(&mut view, 1, 8);
+    assert!(serves(&view));
 }
 
 #[test]

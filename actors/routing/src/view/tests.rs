@@ -83,7 +83,7 @@ fn a_new_life_starts_without_load_and_suspicion() {
     view.begin(1, &route(10), &decision(instance(0, 1)));
     view.register(registration(instance(0, 2)));
     assert_eq!(load(&view, 0), 0);
-    assert!(!view.instances[&ActorPath::new(Role::Decode, 0)].is_suspected);
+    assert!(!view.instances[&ActorPath::new(Role::Decode, 0)].is_suspected());
     view.end(1);
     assert_eq!(load(&view, 0), 0, "the old life's work is not taken from the new one's");
 }
