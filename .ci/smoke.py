@@ -168,10 +168,12 @@ def encoder_apart():
     card = client.models.list().data[0]
     check("epd: /v1/models tells too", card.model_dump().get("emulated_by") == "muse-nano")
     cases = recorded_cases()
+    began = time.monotonic()
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda case: answer_of(client, card.id, case), cases))
+    took = time.monotonic() - began
     wrong = [case["name"] for case, (answer, _) in zip(cases, answers) if answer != expected_of(case)]
-    check("epd: recorded answers", not wrong, f"{len(cases)} at concurrency 8" if not wrong else str(wrong))
+    check("epd: recorded answers", not wrong, f"{len(cases)} at concurrency 8 in {took:.2f} s" if not wrong else str(wrong))
     picture = next(answer for case, (_, answer) in zip(cases, answers) if case["task"].startswith("image"))
     waterfall = cluster("trace", picture.id.rsplit("-", 1)[1])
     steps = ["tokenizer.0", "router.0", "encoder.0", "prefill.0", "decode.0"]
