@@ -27,6 +27,7 @@ const CHECKS: &[Check] = &[
     placement::devices_exist,
     parallel::experts_are_whole_or_cut,
     parallel::sequences_are_cut_as_matrices,
+    parallel::towers_are_cut_as_matrices,
     parallel::pages_are_alike,
 ];
 

@@ -47,6 +47,9 @@ pub(crate) fn checked(kind: MediumKind, bytes: Bytes, limits: &MediaLimits) -> R
 }
 
 /// Fetches files, a bounded number at a time over all requests.
+/// Fetches of one request at once.
+const FETCHES_EACH_MAX: usize = 3;
+
 pub(crate) struct Fetches {
     fetcher: Fetcher,
     limits: MediaLimits,
@@ -66,7 +69,8 @@ impl Fetches {
     pub(crate) async fn fill(&self, request: &mut TextRequest, links: Vec<Link>) -> Result<(), ApiError> {
         let fetched = stream::iter(links)
             .map(|link| self.one(link))
-            .buffered(self.limits.fetches_max.max(1));
+            // Few at a time: what one request may hold is bounded by the sum that is checked as they come.
+            .buffered(self.limits.fetches_max.clamp(1, FETCHES_EACH_MAX));
         let mut fetched = std::pin::pin!(fetched);
         let mut total = 0;
         while let Some((link, file)) = fetched.try_next().await? {

@@ -6,7 +6,8 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use cluster_fabric::{Credits, Request, Sink, clock::before};
 use cluster_messages::{
-    ActorPath, Capacity, Deadline, Encode, Encoded, FeatureTicket, Features, FetchFeatures, Header, RequestError,
+    ActorPath, Capacity, Deadline, Encode, Encoded, ErrorKind, FeatureTicket, Features, FetchFeatures, Header,
+    RequestError,
 };
 use cluster_telemetry::{
     names::{attributes, spans},
@@ -32,7 +33,7 @@ use crate::{
 mod tests;
 
 /// Embeddings are kept for a ticket no longer than this: a prompt that is not computed by then has them made again.
-const HOLD_MAX: Duration = Duration::from_secs(30);
+const HOLD_MAX: Duration = Duration::from_secs(10);
 /// How long embeddings stay for other answers to the same request after one has fetched them.
 const HOLD_AFTER_FETCH: Duration = Duration::from_secs(2);
 /// Who waits is told this often that the encoder gets on.
@@ -239,8 +240,9 @@ impl Encoder {
     async fn hand_out(self: Arc<Self>, request: Request<FeaturesProtocol>) {
         let Request { header, open, respond } = request;
         let Some(features) = self.find(&header, &open) else {
+            // Nobody failed: they are made again.
             let message = format!("{} does not hold these embeddings any longer", self.life.instance);
-            return respond.refuse(failure::lost(message));
+            return respond.refuse(RequestError::new(ErrorKind::Overloaded, message));
         };
         let mut sink = respond.accept(FRAMES_MAX);
         let mut end = Ok(());

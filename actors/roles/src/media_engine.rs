@@ -342,7 +342,7 @@ impl Inner {
         let bytes = work.rows as usize * self.info.width as usize * size_of::<f32>();
         if !state.store.could_keep(bytes) {
             let message = format!("{bytes} bytes of embeddings do not fit this encoder's memory");
-            return Err(RequestError::new(ErrorKind::Internal, message));
+            return Err(RequestError::new(ErrorKind::Invalid, message));
         }
         state
             .store

@@ -276,9 +276,15 @@ fn media_of_weights(topology: &Resolved, path: &Path) -> Result<Option<Media>, M
     if !encodes || !path.is_dir() {
         return Ok(None);
     }
-    let open = |path: &Path, ranks: u32| {
+    let (threads, is_emulated) = (usual_options().threads, topology.needs_hardware());
+    let open = move |path: &Path, ranks: u32| {
         let options = MediaOptions {
-            threads: usual_options().threads.div_ceil(ranks as usize),
+            // Under emulation a rank has one thread, as the ranks of the language model.
+            threads: if is_emulated {
+                1
+            } else {
+                threads.div_ceil(ranks as usize)
+            },
             ranks: ranks as usize,
         };
         cluster_models::media::open(path, options)

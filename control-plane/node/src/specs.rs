@@ -55,7 +55,7 @@ fn of_instance(
                 folds: instance.folds.clone(),
                 needs: instance.needs.clone(),
                 factory: model.spread(instance.parallel, instance.threads),
-                encoder: own_encoder(plan, instance).and_then(|own| Some(model.media()?.settings(own, 1))),
+                encoder: own_encoder(plan, instance).and_then(|(own, ranks)| Some(model.media()?.settings(own, ranks))),
             };
             match path.role {
                 Role::Prefill => Arc::new(PrefillSpec::new(path, settings)),
@@ -79,14 +79,17 @@ fn media_policy(encoding: &Encoding) -> MediaPolicy {
     }
 }
 
-/// How an instance that computes prompts encodes their media itself, if it ever does.
-fn own_encoder<'a>(plan: &'a Plan, instance: &Instance) -> Option<&'a EncoderSettings> {
+/// How an instance that computes prompts encodes their media itself, if it ever does, and over how many ranks: as many as
+/// the encoders it helps out, so that a file has the same embeddings whoever makes them.
+fn own_encoder<'a>(plan: &'a Plan, instance: &Instance) -> Option<(&'a EncoderSettings, u32)> {
     let computes_prompts = instance.path.role == Role::Prefill || instance.folds.contains(&Role::Prefill);
     match &plan.encoding {
         Encoding::None => None,
-        Encoding::Inside(settings) => instance.folds.contains(&Role::Encoder).then_some(settings),
+        Encoding::Inside(settings) => instance.folds.contains(&Role::Encoder).then_some((settings, 1)),
         Encoding::Apart { settings, fallback } => {
-            (computes_prompts && *fallback == Fallback::Local).then_some(settings)
+            let encoders = plan.of_role(Role::Encoder).map(|encoder| encoder.parallel.tensor);
+            let ranks = encoders.max().unwrap_or(1);
+            (computes_prompts && *fallback == Fallback::Local).then_some((settings, ranks))
         }
     }
 }

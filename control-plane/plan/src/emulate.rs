@@ -105,6 +105,7 @@ fn shrink(resolved: &Resolved, model: &StandIn, facts: &ModelFacts, notes: &mut 
     if let Some(encoder) = &mut small.encoder {
         encoder.node = None;
         encoder.devices.clear();
+        encoder.cache = ByteSize(encoder.cache.bytes().min(TIER_MAX));
         let heads = facts.towers.map_or(1, |towers| towers.heads);
         shrink_to(&mut encoder.parallel.tensor, |ranks| heads.is_multiple_of(ranks));
     }

@@ -19,6 +19,21 @@ pub(super) fn experts_are_whole_or_cut(topology: &Topology, problems: &mut Vec<P
     }
 }
 
+/// Towers are cut into heads and nothing else.
+pub(super) fn towers_are_cut_as_matrices(topology: &Topology, problems: &mut Vec<Problem>) {
+    let Some(encoder) = &topology.roles.encoder else { return };
+    for (field, ranks) in [
+        ("expert", encoder.parallel.expert),
+        ("sequence", encoder.parallel.sequence),
+    ] {
+        if ranks != 1 {
+            let message = format!("{field} ranks for the encoder: its towers have nothing to spread that way");
+            let at = format!("roles.encoder.parallel.{field}");
+            problems.push(Problem::new("encoder-ranks", &at, message, "leave it out; use tensor"));
+        }
+    }
+}
+
 /// A prompt's tokens are spread over the ranks that hold the heads and the experts, and only while prompts are computed.
 pub(super) fn sequences_are_cut_as_matrices(topology: &Topology, problems: &mut Vec<Problem>) {
     for (role, worker) in workers(&topology.roles).filter(|(_, worker)| worker.parallel.sequence != 1) {

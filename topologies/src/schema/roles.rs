@@ -282,7 +282,7 @@ pub struct Encoder {
     pub batch_max: u32,
     /// Main memory of an instance for embeddings of media that were seen before.
     pub cache: ByteSize,
-    /// After this a medium that is not encoded yet is given up.
+    /// An encoder that tells of no progress for this long is left for another one.
     pub timeout: Span,
     /// What happens when no encoder answers.
     pub fallback: Fallback,

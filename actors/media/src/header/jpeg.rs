@@ -43,6 +43,10 @@ fn segments(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
         while marker == 0xff {
             marker = cursor.byte()?;
         }
+        // No marker: a reader that passes over it would find other headers than this one.
+        if marker == 0 {
+            return None;
+        }
         is_over = marker == START_OF_SCAN;
         let len = usize::from(cursor.u16_be()?).checked_sub(2)?;
         Some((marker, cursor.take(len)?))

@@ -147,3 +147,19 @@ fn what_is_no_picture_is_refused() {
         assert!(matches!(probe(&whole[..len]), Err(MediaError::Damaged { .. })), "{len}");
     }
 }
+
+#[test]
+fn headers_that_readers_would_find_otherwise_are_refused() {
+    // A reader that passes over the stuffing finds a frame of 20000 x 20000 where one that takes it for a segment skips it.
+    let hidden = &jpeg(20_000, 20_000, &[])[2..];
+    let shown = &jpeg(8, 8, &[])[2..];
+    let skipped = usize::from(u16::from_be_bytes([hidden[0], hidden[1]]));
+    let mut file = [&[0xff, 0xd8, 0xff, 0], hidden].concat();
+    file.resize(4 + skipped, 0);
+    file.extend_from_slice(shown);
+    assert!(probe(&file).is_err());
+    // A small canvas over a large picture.
+    let canvas: &[u8] = &[0, 0, 0, 0, 7, 0, 0, 7, 0, 0];
+    let picture: &[u8] = &[0, 0, 0, 0x9d, 1, 0x2a, 0xff, 0x3f, 0xff, 0x3f];
+    assert!(probe(&webp(&[(b"VP8X", canvas), (b"VP8 ", picture)])).is_err());
+}

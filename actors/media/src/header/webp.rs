@@ -10,8 +10,9 @@ pub(super) fn header(bytes: &[u8]) -> Option<Header> {
     for (tag, content) in riff_chunks(bytes.get(12..)?) {
         match &tag {
             b"VP8X" => size = Some(extended(content)?),
-            b"VP8 " if size.is_none() => size = Some(lossy(content)?),
-            b"VP8L" if size.is_none() => size = Some(lossless(content)?),
+            // Readers make room for the picture they find, not for the one the extended header speaks of.
+            b"VP8 " => size = Some(agreed(size, lossy(content)?)?),
+            b"VP8L" => size = Some(agreed(size, lossless(content)?)?),
             b"ANMF" => frames += 1,
             b"EXIF" => orientation = exif::orientation(content),
             _ => {}
@@ -24,6 +25,11 @@ pub(super) fn header(bytes: &[u8]) -> Option<Header> {
         frames: frames.max(1),
         orientation,
     })
+}
+
+/// The size of a picture that is all there is; none if the file said another one before.
+fn agreed(declared: Option<(u32, u32)>, found: (u32, u32)) -> Option<(u32, u32)> {
+    declared.is_none_or(|declared| declared == found).then_some(found)
 }
 
 /// Flags, three reserved bytes, then both sides less one.

@@ -8,8 +8,6 @@ use zune_jpeg::{
 use super::{damage, len_of};
 use crate::{Format, MediaError, header};
 
-/// The longest side the format can name.
-const SIDE_MAX: usize = 65_535;
 /// Each scan of a progressive picture goes over all of it; a bomb has thousands.
 const SCANS_MAX: usize = 64;
 
@@ -18,9 +16,10 @@ pub(super) fn decode(bytes: &[u8], width: u32, height: u32) -> Result<Vec<u8>, M
     if !header::jpeg_has_end(bytes) {
         return Err(damaged(damage(true)));
     }
+    // What the limits were compared with is all that the reader may find, before it allocates anything.
     let options = DecoderOptions::new_safe()
-        .set_max_width(SIDE_MAX)
-        .set_max_height(SIDE_MAX)
+        .set_max_width(width as usize)
+        .set_max_height(height as usize)
         .jpeg_set_max_scans(SCANS_MAX)
         .jpeg_set_out_colorspace(ColorSpace::RGB);
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);

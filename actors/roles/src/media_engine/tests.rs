@@ -201,7 +201,7 @@ async fn nothing_is_made_that_cannot_be_kept() {
         rows: ROWS + 1,
         ..work(3)
     };
-    assert_eq!(kind(scene.engine.encode(large).await), ErrorKind::Internal);
+    assert_eq!(kind(scene.engine.encode(large).await), ErrorKind::Invalid);
     assert!(scene.engine.fetch(digest(1), RequestId(1), Deadline(500)).is_some());
     scene.clock.sleep(Duration::from_millis(400)).await;
     scene

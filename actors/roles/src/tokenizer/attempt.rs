@@ -210,7 +210,12 @@ impl Tries {
             return Ok(Some(routed));
         }
         let clock = &errand.shared.host.fabric.clock;
-        let mut encoding = std::pin::pin!(encode_all(errand, &decision.encoders, &self.avoid));
+        let mut encoding = std::pin::pin!(encode_all(
+            errand,
+            &decision.encoders,
+            &self.avoid,
+            self.fault.is_some()
+        ));
         let quickly = before(&**clock, clock.deadline_in(WORKERS_WAIT_MAX), &mut encoding).await;
         let (sources, routed) = match quickly {
             Ok(sources) => {

@@ -30,11 +30,12 @@ const LOOK_AGAIN_MAX: Duration = Duration::from_millis(400);
 const RETRY_AFTER_MS: u32 = 1000;
 
 /// Has all media of a request encoded, side by side; where each of them is then. `encoders` are the router's choice, one for
-/// each or none at all.
+/// each or none at all. A request that `was_moved` waits for encoders to come back: it was promised an answer.
 pub(super) async fn encode_all(
     errand: Errand<'_>,
     encoders: &[InstanceRef],
     avoid: &[InstanceRef],
+    was_moved: bool,
 ) -> Result<Vec<MediumSource>, RequestError> {
     let media = errand.prepared.media.iter().enumerate();
     let all = media.map(|(index, medium)| {
@@ -42,7 +43,7 @@ pub(super) async fn encode_all(
             errand,
             medium,
             avoid: avoid.to_vec(),
-            was_moved: !avoid.is_empty(),
+            was_moved,
             lives: 0,
             fault: None,
         };

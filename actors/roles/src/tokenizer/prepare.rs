@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cluster_messages::{
     BlockHash, ChatMessage, ChatPrompt, Content, ErrorKind, Fingerprint, FinishReason, Generation, JsonText, MediaFile,
-    Medium, MediumSource, Part, RequestError, Sampling, TextInput, TextRequest, blocks,
+    Medium, MediumDigest, MediumSource, Part, RequestError, Sampling, TextInput, TextRequest, blocks,
 };
 use cluster_text::{AnswerFormat, MediumPlace, Tokenizer};
 
@@ -49,7 +49,7 @@ impl TextModel {
             TextInput::Chat(chat) => self.tokenizer.answer_format(chat, &request.tool_choice)?,
             TextInput::Text(_) | TextInput::Tokens(_) => AnswerFormat::plain(),
         };
-        let (mut prompt, media) = self.encode(&request.input, now_s)?;
+        let (mut prompt, media) = self.encode(&request.input, &request.cache_salt, now_s)?;
         prompt.extend_from_slice(format.opening());
         let field = match &request.input {
             TextInput::Chat(_) => "messages",
@@ -85,9 +85,9 @@ impl TextModel {
         Ok(())
     }
 
-    fn encode(&self, input: &TextInput, now_s: u64) -> Result<(Vec<u32>, Vec<Medium>), RequestError> {
+    fn encode(&self, input: &TextInput, salt: &str, now_s: u64) -> Result<(Vec<u32>, Vec<Medium>), RequestError> {
         let (prompt, media) = match input {
-            TextInput::Chat(chat) => self.encode_chat(chat, now_s)?,
+            TextInput::Chat(chat) => self.encode_chat(chat, salt, now_s)?,
             TextInput::Text(text) => (self.tokenizer.encode_completion(text), Vec::new()),
             TextInput::Tokens(tokens) => {
                 self.check_ids("prompt", tokens.iter().copied())?;
@@ -104,7 +104,7 @@ impl TextModel {
     }
 
     /// A conversation with room for each of its media.
-    fn encode_chat(&self, chat: &ChatPrompt, now_s: u64) -> Result<(Vec<u32>, Vec<Medium>), RequestError> {
+    fn encode_chat(&self, chat: &ChatPrompt, salt: &str, now_s: u64) -> Result<(Vec<u32>, Vec<Medium>), RequestError> {
         let files = files_of(chat);
         let measured = files.iter().map(|(place, file)| self.measure(place, file));
         let measured = measured.collect::<Result<Vec<_>, _>>()?;
@@ -112,7 +112,7 @@ impl TextModel {
         let (prompt, places) = self.tokenizer.encode_chat_media(chat, &counts, now_s)?;
         let medium = |(((_, file), measured), place): ((&(String, &MediaFile), &Measured), MediumPlace)| Medium {
             kind: place.kind,
-            digest: measured.digest,
+            digest: salted(measured.digest, salt),
             first: place.first,
             tokens: place.tokens,
             source: MediumSource::File((*file).clone()),
@@ -250,6 +250,15 @@ fn part_size(part: &Part) -> usize {
         Part::Text(text) => text.len(),
         Part::Media(file) => file.bytes.len(),
     }
+}
+
+/// Who shares no pages with others shares no embeddings either: the time they take would tell that somebody else sent the
+/// same file.
+fn salted(digest: MediumDigest, salt: &str) -> MediumDigest {
+    if salt.is_empty() {
+        return digest;
+    }
+    MediumDigest(Fingerprint::of([&digest.0.to_le_bytes(), salt.as_bytes()]).0)
 }
 
 /// Choice 0 has the request's own seed, so that `n` does not change the first answer.

@@ -102,7 +102,7 @@ impl FeatureSource {
         let deadline = header.deadline;
         let fetched = self.receive(medium, ticket, header).await;
         let parts = fetched.map_err(|error| match error.kind {
-            ErrorKind::Cancelled => error,
+            ErrorKind::Cancelled | ErrorKind::Overloaded => error,
             _ if self.host.fabric.clock.remaining(deadline).is_zero() => error,
             _ => failure::lost(error.message).caused_by(ticket.owner),
         })?;

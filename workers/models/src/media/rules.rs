@@ -14,6 +14,9 @@ pub(crate) struct Rules {
     pub(crate) info: MediaInfo,
 }
 
+/// How many times the limit a picture may have that cannot be scaled to fit.
+const OVER_LIMIT_MAX: u32 = 4;
+
 impl Rules {
     /// Tokens of one clip of a picture or a video of this size.
     pub(crate) fn clip_tokens(&self, width: u32, height: u32, tokens_max: u32) -> Result<u32, String> {
@@ -22,8 +25,10 @@ impl Rules {
         }
         let vision = self.spec.vision.as_ref().ok_or(NO_PICTURES)?;
         let [rows, columns] = cells(height, width, vision.cell(), tokens_max);
+        // The rule of the model passes the limit for the longest and thinnest; how far is bounded here.
         rows.checked_mul(columns)
-            .ok_or_else(|| format!("a picture of {width} x {height} pixels is too large"))
+            .filter(|tokens| *tokens <= tokens_max.saturating_mul(OVER_LIMIT_MAX))
+            .ok_or_else(|| format!("a picture of {width} x {height} pixels is too long for its breadth"))
     }
 }
 

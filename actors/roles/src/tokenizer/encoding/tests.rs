@@ -123,9 +123,9 @@ impl Scene {
         };
         let Some(chosen) = chosen else {
             let (encoders, _routed) = self.host.peers.route_encoders(route).await?;
-            return encode_all(errand, &encoders, &[]).await;
+            return encode_all(errand, &encoders, &[], false).await;
         };
-        encode_all(errand, &vec![chosen; numbers.len()], &[]).await
+        encode_all(errand, &vec![chosen; numbers.len()], &[], false).await
     }
 }
 
