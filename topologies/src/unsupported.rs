@@ -2,7 +2,7 @@
 
 use crate::{
     Problem, RoleName, Topology,
-    schema::{Carrier, Node, Tier},
+    schema::{Carrier, ExpertArithmetic, Node, Tier},
 };
 
 /// A feature: what it is called, and the fields that ask for it.
@@ -42,8 +42,33 @@ pub fn unsupported(topology: &Topology) -> Vec<Problem> {
         .collect();
     if topology.emulate.is_none() {
         problems.extend(hardware(topology));
+        problems.extend(conversions(topology));
     }
     problems
+}
+
+/// What is done to weights only where they are real: a stand-in has its own.
+fn conversions(topology: &Topology) -> impl Iterator<Item = Problem> {
+    let model = &topology.model;
+    let asked = [
+        (
+            "model.requantize",
+            "weights in another format than theirs",
+            model.requantize.is_some(),
+        ),
+        (
+            "model.experts",
+            "experts that widen their weights",
+            model.experts != ExpertArithmetic::Native,
+        ),
+    ];
+    asked
+        .into_iter()
+        .filter(|(_, _, is_asked)| *is_asked)
+        .map(|(at, what, _)| {
+            let help = "remove it: weights are multiplied in the format they have";
+            Problem::new("not-supported-yet", at, format!("{what}: not supported yet"), help)
+        })
 }
 
 /// What runs only where processor ranks of this machine stand in for it.
