@@ -13,7 +13,7 @@ use std::{
 };
 
 use cluster_fabric::{
-    Clock, Delivery, Directory, Message, Messaging, MessagingError, Nats, NatsOptions, Subscription, SystemClock,
+    Delivery, Directory, Message, Messaging, MessagingError, Nats, NatsOptions, Subscription, SystemClock,
     conformance::{self, DirectoryMembers},
 };
 use cluster_messages::NodeId;

@@ -47,7 +47,8 @@ impl TestServer {
         fs::write(folder.path().join("nats.conf"), configuration).expect("the folder is ours");
         // -1: a port that is free.
         let child = launch(folder.path(), "-1");
-        let ports = folder.path().join(format!("nats-server_{}.ports", child.id()));
+        let name = program().file_name().expect("a program has a name").display();
+        let ports = folder.path().join(format!("{name}_{}.ports", child.id()));
         let mut server = Self { folder, child, port: 0 };
         server.port = server.wait_until("it tells its port", || port_in(&ports));
         server
