@@ -1,10 +1,11 @@
-//! What every implementation of discovery, documents, messaging and request streams has to do, as checks that run
+//! What every implementation of discovery, documents, messaging, actor calls and request streams has to do, as checks that run
 //! unchanged against the memory twins and against real servers.
 //!
 //! Each suite asks `make` for a fresh world before each check, as two members of it see it: two nodes of a memory world, or
 //! two connections to one server under a namespace of its own. A check fails by panicking. Waiting is bounded in tokio's
 //! time, so that a paused clock makes it free; nothing asserts that something does *not* happen by waiting for it.
 
+mod directory;
 mod discovery;
 mod documents;
 mod messaging;
@@ -12,6 +13,7 @@ mod streams;
 
 use std::{future::Future, time::Duration};
 
+pub use directory::{DirectoryMembers, directory};
 pub use discovery::discovery;
 pub use documents::documents;
 pub use messaging::messaging;

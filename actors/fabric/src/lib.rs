@@ -16,6 +16,8 @@ mod entropy;
 mod fabric;
 pub mod memory;
 pub mod messaging;
+#[cfg(feature = "nats")]
+pub mod nats;
 pub mod protocol;
 pub mod streams;
 pub mod wire;
@@ -30,6 +32,8 @@ pub use entropy::Entropy;
 pub use fabric::Fabric;
 pub use memory::MemoryFabric;
 pub use messaging::{Delivery, Message, Messaging, MessagingError, Subscription};
+#[cfg(feature = "nats")]
+pub use nats::{Nats, NatsCredentials, NatsOptions};
 pub use protocol::{Accepts, Call, CallContext, CallError, Protocol, ReplyTo};
 pub use streams::{
     Closed, Incoming, Request, Responder, ServeError, Sink, Stream, StreamProtocol, Streams, TrySendError,

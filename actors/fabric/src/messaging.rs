@@ -16,13 +16,18 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
+use self::subject::SUBJECT_MAX;
+
 /// The most bytes of a payload. Larger things travel by request stream or transfer: the broker's tails grow with size.
 pub const PAYLOAD_MAX: usize = 64 * 1024;
+
+/// The most bytes of all names and values of a message's headers.
+pub const HEADERS_MAX: usize = 8 * 1024;
 
 /// What is sent.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Message {
-    /// Names in lower case, with their values.
+    /// Names in lower case, with their values, sorted by name: another order does not survive every bus.
     pub headers: Vec<(String, String)>,
     /// The content.
     pub payload: Bytes,
@@ -37,10 +42,11 @@ impl Message {
         }
     }
 
-    /// The same with one more header.
+    /// The same with one more header, behind those of the same name.
     #[must_use]
     pub fn with_header(mut self, name: &str, value: impl Into<String>) -> Self {
-        self.headers.push((name.into(), value.into()));
+        let place = self.headers.partition_point(|(other, _)| other.as_str() <= name);
+        self.headers.insert(place, (name.into(), value.into()));
         self
     }
 
@@ -72,8 +78,17 @@ pub enum MessagingError {
         len: usize,
     },
     /// Not a subject, or not a pattern.
-    #[error("'{0}' is not a subject: parts are separated by '.', none is empty, '*' and a last '>' only in patterns")]
+    #[error(
+        "'{0}' is not a subject: parts are separated by '.', none is empty, '*' and a last '>' only in patterns, all \
+         together at most {SUBJECT_MAX} bytes"
+    )]
     BadSubject(String),
+    /// Not a header; nothing was sent.
+    #[error(
+        "'{0}' is not a header: names are lower-case letters, digits, '-', '_' and '.', values one line without blanks at \
+         its ends, all together at most {HEADERS_MAX} bytes"
+    )]
+    BadHeader(String),
     /// Nobody listens there.
     #[error("nobody answers on {0}")]
     NoResponders(String),
@@ -85,9 +100,12 @@ pub enum MessagingError {
         /// How long was waited.
         timeout_ms: u64,
     },
-    /// The broker cannot be reached.
+    /// The broker cannot be reached; nothing was sent.
     #[error("messaging is unavailable: {0}")]
     Unavailable(String),
+    /// The connection broke while an answer was awaited. The other side may have acted all the same.
+    #[error("the connection broke before an answer came on {0}")]
+    Lost(String),
 }
 
 /// A message bus.
@@ -121,7 +139,35 @@ pub fn check_publish(subject: &str, message: &Message) -> Result<(), MessagingEr
     if len > PAYLOAD_MAX {
         return Err(MessagingError::TooLarge { len });
     }
+    let mut left = HEADERS_MAX;
+    for (name, value) in &message.headers {
+        let bad = || MessagingError::BadHeader(name.clone());
+        if !is_header_name(name) || !is_header_value(value) {
+            return Err(bad());
+        }
+        left = left.checked_sub(name.len() + value.len()).ok_or_else(bad)?;
+    }
     Ok(())
+}
+
+/// Refuses what no bus can listen on. Every implementation calls it first.
+pub fn check_subscribe(pattern: &str, group: Option<&str>) -> Result<(), MessagingError> {
+    if !subject::is_pattern(pattern) {
+        return Err(MessagingError::BadSubject(pattern.into()));
+    }
+    match group {
+        Some(group) if !subject::is_subject(group) => Err(MessagingError::BadSubject(group.into())),
+        _ => Ok(()),
+    }
+}
+
+fn is_header_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.".contains(&byte);
+    !name.is_empty() && name.bytes().all(plain)
+}
+
+fn is_header_value(value: &str) -> bool {
+    value.trim() == value && !value.contains(char::is_control)
 }
 
 /// The messages of one pattern. Dropping it ends the subscription.
@@ -172,6 +218,11 @@ impl Subscription {
 }
 
 impl Outlet {
+    /// Counts a message that may have been for this reader and was dropped before it came here.
+    pub fn missed(&self) {
+        self.lost.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Puts a message in, or drops and counts it. False when it was dropped.
     pub fn deliver(&self, delivery: Delivery) -> bool {
         let taken = self.deliveries.try_send(delivery).is_ok();

@@ -20,8 +20,9 @@ pub enum CallError {
     /// No answer in time; the actor may have acted all the same.
     #[error("no answer before the deadline")]
     Deadline,
-    /// The actor took the call and dropped it without an answer, or died over it.
-    #[error("the actor dropped the call")]
+    /// The call may have reached the actor, and no answer comes: it dropped the call or died over it, or the connection
+    /// broke.
+    #[error("the call was dropped without an answer")]
     Dropped,
     /// The actor lives on in another epoch.
     #[error("{instance} is stale: its present epoch is {}", known.0)]
@@ -55,7 +56,10 @@ impl From<MessagingError> for CallError {
             MessagingError::NoResponders(_) | MessagingError::Unavailable(_) => {
                 CallError::Unreachable(error.to_string())
             }
-            MessagingError::TooLarge { .. } | MessagingError::BadSubject(_) => CallError::Codec(error.to_string()),
+            MessagingError::Lost(_) => CallError::Dropped,
+            MessagingError::TooLarge { .. } | MessagingError::BadSubject(_) | MessagingError::BadHeader(_) => {
+                CallError::Codec(error.to_string())
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ mod echo;
 mod equality;
 mod faults;
 mod muse;
+mod nats;
 mod overload;
 mod sandbox;
 mod scripts;

@@ -3,7 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{soon, until};
-use crate::messaging::{Delivery, Message, Messaging, MessagingError, PAYLOAD_MAX, Subscription};
+use crate::messaging::{
+    Delivery, HEADERS_MAX, Message, Messaging, MessagingError, PAYLOAD_MAX, Subscription, subject::SUBJECT_MAX,
+};
 
 type Members = [Arc<dyn Messaging>; 2];
 
@@ -14,6 +16,7 @@ const FOREVER: Duration = Duration::from_secs(600);
 pub async fn messaging(make: impl AsyncFn() -> Members) {
     every_subscriber_gets_what_matches(make().await).await;
     messages_arrive_whole_and_in_order(make().await).await;
+    headers_arrive_sorted_by_name(make().await).await;
     a_group_shares_its_messages(make().await).await;
     requests_are_answered(make().await).await;
     the_first_answer_counts(make().await).await;
@@ -90,6 +93,22 @@ async fn messages_arrive_whole_and_in_order([here, there]: Members) {
     for number in 0..500 {
         assert_eq!(text(&next(&mut subscription).await.message), number.to_string());
     }
+}
+
+async fn headers_arrive_sorted_by_name([here, there]: Members) {
+    let mut subscription = subscribe(&there, "events").await;
+    let sent = Message::new("body")
+        .with_header("traceparent", "00-ab-cd-01")
+        .with_header("baggage", "second: \u{00e4} \u{1f9f5}, \"quoted\"")
+        .with_header("zone-2", "")
+        .with_header("baggage", "first");
+    let names = sent.headers.iter().map(|(name, _)| name.as_str());
+    assert!(names.eq(["baggage", "baggage", "traceparent", "zone-2"]));
+    assert_eq!(sent.header("baggage"), Some("second: \u{00e4} \u{1f9f5}, \"quoted\""));
+    soon(here.publish("events", sent.clone()))
+        .await
+        .expect("the bus is there");
+    assert_eq!(next(&mut subscription).await.message, sent);
 }
 
 async fn a_group_shares_its_messages([here, there]: Members) {
@@ -231,15 +250,32 @@ async fn what_no_bus_takes_is_refused([here, _]: Members) {
         Err(too_large.clone())
     );
     assert_eq!(soon(here.request("events", large, FOREVER)).await, Err(too_large));
-    for wrong in ["", "a..b", "a.*", ">", "a b"] {
+    let long = "x".repeat(HEADERS_MAX);
+    for (name, value) in [
+        ("", "v"),
+        ("Name", "v"),
+        ("a:b", "v"),
+        ("name", " v"),
+        ("name", "a\r\nstatus: ok"),
+        ("name", &long),
+    ] {
+        let bad = MessagingError::BadHeader(name.into());
+        let message = Message::default().with_header(name, value);
+        assert_eq!(soon(here.publish("events", message.clone())).await, Err(bad.clone()));
+        assert_eq!(soon(here.request("events", message, FOREVER)).await, Err(bad));
+    }
+    let long = "a".repeat(SUBJECT_MAX + 1);
+    for wrong in ["", "a..b", "a.*", ">", "a b", &long] {
         let bad = MessagingError::BadSubject(wrong.into());
         assert_eq!(soon(here.publish(wrong, Message::default())).await, Err(bad.clone()));
         assert_eq!(soon(here.request(wrong, Message::default(), FOREVER)).await, Err(bad));
     }
-    for wrong in ["", "a..b", "a.>.b", "a b"] {
+    for wrong in ["", "a..b", "a.>.b", "a b", &long] {
         let subscribed = soon(here.subscribe(wrong, 8)).await;
         assert!(matches!(subscribed, Err(MessagingError::BadSubject(_))), "{wrong:?}");
         let joined = soon(here.subscribe_group(wrong, "group", 8)).await;
         assert!(matches!(joined, Err(MessagingError::BadSubject(_))), "{wrong:?}");
     }
+    let nameless = soon(here.subscribe_group("events", "", 8)).await;
+    assert!(matches!(nameless, Err(MessagingError::BadSubject(_))));
 }

@@ -78,8 +78,13 @@ impl Directory {
         let mut calls = self.0.messaging.subscribe(&pattern, WAITING_MAX).await?;
         let directory = self.clone();
         let task = tokio::spawn(async move {
+            let mut lost = 0;
             while let Some(delivery) = calls.next().await {
                 directory.take(delivery).await;
+                if calls.lost() > lost {
+                    lost = calls.lost();
+                    tracing::warn!(node = %directory.0.node, lost, "calls came faster than they were taken and were dropped");
+                }
             }
         });
         Ok(Listening(task.abort_handle()))

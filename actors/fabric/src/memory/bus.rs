@@ -17,8 +17,8 @@ use super::links::Links;
 use crate::{
     Clock,
     messaging::{
-        Delivery, Message, Messaging, MessagingError, Outlet, Subscription, check_publish,
-        subject::{INBOX, is_pattern, matches},
+        Delivery, Message, Messaging, MessagingError, Outlet, Subscription, check_publish, check_subscribe,
+        subject::{INBOX, matches},
     },
 };
 
@@ -148,9 +148,7 @@ pub(super) struct NodeBus {
 
 impl NodeBus {
     fn listen(&self, pattern: &str, group: Option<&str>, capacity: usize) -> Result<Subscription, MessagingError> {
-        if !is_pattern(pattern) {
-            return Err(MessagingError::BadSubject(pattern.into()));
-        }
+        check_subscribe(pattern, group)?;
         let number = self.bus.next_number();
         let registration = Listening {
             bus: self.bus.clone(),

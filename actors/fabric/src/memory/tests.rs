@@ -104,6 +104,18 @@ async fn messaging_conforms_when_messages_take_their_time() {
     conformance::messaging(make).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn calls_conform() {
+    conformance::directory(async || {
+        let fabrics = pair(&world());
+        conformance::DirectoryMembers {
+            clock: fabrics[0].clock.clone(),
+            directories: fabrics.map(|fabric| fabric.directory),
+        }
+    })
+    .await;
+}
+
 fn stream_members(world: &MemoryFabric, [asking, serving]: [&str; 2]) -> conformance::StreamMembers {
     conformance::StreamMembers {
         clock: world.clock.clone(),

@@ -3,15 +3,18 @@
 /// The prefix of the subjects on which requests await their answers.
 pub const INBOX: &str = "_INBOX.";
 
+/// The most bytes of a subject or pattern: a broker closes the connection over a command line that is too long.
+pub const SUBJECT_MAX: usize = 1024;
+
 /// Whether a message can be published on `text`.
 pub fn is_subject(text: &str) -> bool {
-    text.split('.').all(is_plain)
+    text.len() <= SUBJECT_MAX && text.split('.').all(is_plain)
 }
 
 /// Whether `text` can be subscribed to.
 pub fn is_pattern(text: &str) -> bool {
     let body = text.strip_suffix(".>").unwrap_or(text);
-    text == ">" || body.split('.').all(|part| part == "*" || is_plain(part))
+    text == ">" || text.len() <= SUBJECT_MAX && body.split('.').all(|part| part == "*" || is_plain(part))
 }
 
 /// Whether `subject` is among those `pattern` stands for.

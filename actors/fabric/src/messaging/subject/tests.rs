@@ -34,6 +34,10 @@ fn malformed_texts_are_told_from_subjects_and_patterns() {
         assert!(!is_pattern(wrong), "{wrong:?}");
     }
     assert!(is_subject("cluster.prod.load.decode"));
+    let longest = "a".repeat(SUBJECT_MAX);
+    assert!(is_subject(&longest) && is_pattern(&longest));
+    let longer = "a".repeat(SUBJECT_MAX + 1);
+    assert!(!is_subject(&longer) && !is_pattern(&longer));
 }
 
 proptest! {
