@@ -29,8 +29,19 @@ pub fn plan(
     previous: Option<&Plan>,
 ) -> Result<Plan, Vec<Problem>> {
     let mut problems = Vec::new();
-    let nodes = Nodes::find(resolved, inventory, &mut problems);
     split::check(resolved, facts, &mut problems);
+    build(resolved, inventory, facts, previous, problems)
+}
+
+/// The same for a model that is cut as it comes: ranks share heads and experts unevenly, and some may have none.
+pub(crate) fn build(
+    resolved: &Resolved,
+    inventory: &Inventory,
+    facts: &ModelFacts,
+    previous: Option<&Plan>,
+    mut problems: Vec<Problem>,
+) -> Result<Plan, Vec<Problem>> {
+    let nodes = Nodes::find(resolved, inventory, &mut problems);
     context_within(resolved, facts, &mut problems);
     if !problems.is_empty() {
         return Err(problems);

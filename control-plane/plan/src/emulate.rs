@@ -3,10 +3,10 @@
 
 use cluster_topologies::{
     ByteSize, ModelOrigin, Problem, Resolved, StandIn,
-    schema::{Node, Parallel, Tier, Worker},
+    schema::{Node, Tier, Worker},
 };
 
-use crate::{Emulated, Emulation, Inventory, ModelFacts, NodeInventory, Plan, devices::ranges, plan};
+use crate::{Emulated, Emulation, Inventory, ModelFacts, NodeInventory, Plan, build::build, devices::ranges};
 
 /// Memory for pages of each instance.
 const KV_MEMORY: ByteSize = ByteSize::mib(64);
@@ -33,7 +33,8 @@ pub fn emulate(
     let inventory = Inventory {
         nodes: vec![local.clone()],
     };
-    let mut emulated = plan(&small, &inventory, stand_in, None)?;
+    // What declared hardware could not do well, ranks of a processor can: the stand-in need not be cut evenly.
+    let mut emulated = build(&small, &inventory, stand_in, None, Vec::new())?;
     for instance in &mut emulated.instances {
         let original = declared
             .instance(instance.path)
@@ -106,16 +107,14 @@ fn shrink(resolved: &Resolved, model: &StandIn, facts: &ModelFacts, notes: &mut 
         encoder.node = None;
         encoder.devices.clear();
         encoder.cache = ByteSize(encoder.cache.bytes().min(TIER_MAX));
-        let heads = facts.towers.map_or(1, |towers| towers.heads);
-        shrink_to(&mut encoder.parallel.tensor, |ranks| heads.is_multiple_of(ranks));
     }
     if facts.towers.is_none() && small.encoder.take().is_some() {
         notes.push(format!("no encoder: {} takes text only", model.name));
     }
     if let Some(prefill) = &mut small.prefill {
-        shrink_worker(prefill, model, facts, notes);
+        shrink_worker(prefill, facts);
     }
-    shrink_worker(&mut small.decode, model, facts, notes);
+    shrink_worker(&mut small.decode, facts);
     small
 }
 
@@ -127,53 +126,13 @@ fn shrink_tier(tier: &mut Tier, notes: &mut Vec<String>) {
     }
 }
 
-fn shrink_worker(worker: &mut Worker, model: &StandIn, facts: &ModelFacts, notes: &mut Vec<String>) {
+fn shrink_worker(worker: &mut Worker, facts: &ModelFacts) {
     worker.node = None;
     worker.devices.clear();
     worker.memory_fraction = None;
     worker.threads = Some(1);
     worker.step_tokens = worker.step_tokens.min(STEP_TOKENS_MAX.max(worker.running_max));
-    let declared = worker.parallel;
-    let parallel = &mut worker.parallel;
-    let is_shared = |ranks: u32| {
-        let heads = facts.kv_heads.is_multiple_of(ranks) || ranks.is_multiple_of(facts.kv_heads);
-        let experts = facts.experts.is_none_or(|experts| experts.count.is_multiple_of(ranks));
-        facts.heads.is_multiple_of(ranks) && heads && experts
-    };
-    shrink_to(&mut parallel.tensor, is_shared);
-    parallel.expert = expert_ranks(declared, *parallel, facts);
-    if declared.sequence > 1 {
-        parallel.sequence = parallel.tensor;
-    }
-    if parallel.tensor != declared.tensor {
-        notes.push(format!(
-            "{} ranks where {} are declared: {} cannot be cut further",
-            parallel.tensor, declared.tensor, model.name
-        ));
-        notes.dedup();
-    }
-}
-
-/// Whole experts stay whole; experts that are cut on every rank stay cut where they are wide enough.
-fn expert_ranks(declared: Parallel, parallel: Parallel, facts: &ModelFacts) -> u32 {
-    let is_cut = declared.expert == 1 && declared.ranks() > 1;
-    match facts.experts {
-        None => 1,
-        Some(experts)
-            if is_cut
-                && experts
-                    .inner
-                    .is_multiple_of(parallel.ranks() * crate::split::SCALE_GROUP) =>
-        {
-            1
-        }
-        Some(_) => parallel.ranks(),
-    }
-}
-
-/// Halves `ranks` until the stand-in can be cut that way.
-fn shrink_to(ranks: &mut u32, is_possible: impl Fn(u32) -> bool) {
-    while !is_possible(*ranks) {
-        *ranks = (*ranks / 2).max(1);
+    if facts.experts.is_none() {
+        worker.parallel.expert = 1;
     }
 }

@@ -72,7 +72,7 @@ fn heads(wanted: &Wanted<'_>, facts: &ModelFacts, problems: &mut Vec<Problem>) {
 }
 
 /// The numbers that one scale of a quantized weight serves: a rank's part of an expert is no smaller.
-pub(crate) const SCALE_GROUP: u32 = 32;
+const SCALE_GROUP: u32 = 32;
 
 fn experts(wanted: &Wanted<'_>, facts: &ModelFacts, problems: &mut Vec<Problem>) {
     let parallel = wanted.parallel;
@@ -183,10 +183,20 @@ pub(crate) fn passed(resolved: &Resolved, facts: &ModelFacts) -> Vec<Passed> {
     list
 }
 
+/// What one of `ranks` has of `whole`.
+fn share(whole: u32, ranks: u32) -> String {
+    let most = whole.div_ceil(ranks);
+    if whole.is_multiple_of(ranks) {
+        most.to_string()
+    } else {
+        format!("at most {most}")
+    }
+}
+
 fn cut_passed(wanted: &Wanted<'_>, facts: &ModelFacts) -> Passed {
     let parallel = wanted.parallel;
     let copies = parallel.tensor.div_ceil(facts.kv_heads);
-    let heads = facts.heads / parallel.tensor;
+    let heads = share(facts.heads, parallel.tensor);
     let kv_heads = facts.kv_heads.div_ceil(parallel.tensor);
     let copied = if copies > 1 {
         format!(", each on {copies} ranks")
@@ -197,7 +207,7 @@ fn cut_passed(wanted: &Wanted<'_>, facts: &ModelFacts) -> Passed {
         None => String::new(),
         Some(experts) if parallel.expert > 1 => format!(
             "; {} whole experts of {}",
-            experts.count / parallel.expert,
+            share(experts.count, parallel.expert),
             experts.count
         ),
         Some(experts) => format!(

@@ -1,170 +1,146 @@
-//! The ranks of a worker and the one who tells them what to do.
+//! Ranks that work on the same jobs, each in a thread of its own.
 //!
 //! ```text
-//!              ┌─ batch ─▶ thread of rank 0 ─┐
-//!  coordinator ┼─ batch ─▶ thread of rank 1 ─┼─ logits of its part of the vocabulary ─▶ coordinator
-//!              └─ batch ─▶ thread of rank 2 ─┘
+//!            ┌─ job ─▶ rank 0 ─┐
+//!  the owner ┼─ job ─▶ rank 1 ─┼─ one result each ─▶ the owner
+//!            └─ job ─▶ rank 2 ─┘
 //! ```
-//! Threads wait in channels, so that an idle worker costs nothing. A rank that ends, by a panic too, drops its end of the
-//! group: the others are woken with an error, every answer is an error, and the model has ended. A single rank computes in the
-//! caller's thread.
+//! Between jobs the threads sleep. A rank that panics drops its end of the collective, so that the others are released with an
+//! error, and its results' channel closes: the owner gets an error and does not hang. A single rank works in the owner's thread.
 //!
-//! A step wakes each thread once and meets two times a layer. Measured with `examples/bench.rs` on two busy cores of an EPYC
-//! (Zen 5, muse-nano, one thread a rank): a token takes 370 µs on one rank, 235 µs on four with whole experts each.
+//! A step of the language model wakes each thread once and meets two times a layer. Measured with `examples/bench.rs` on two busy
+//! cores of an EPYC (Zen 5, muse-nano, one thread a rank): a token takes 370 µs on one rank, 235 µs on four with whole experts
+//! each.
 
 use std::{
-    ops::Range,
-    sync::{
-        Arc,
-        mpsc::{Receiver, SyncSender, sync_channel},
-    },
+    sync::{Arc, mpsc},
     thread::{self, JoinHandle},
 };
 
 use cluster_engine::ModelError;
 
-use crate::{ragged::Ragged, rank::Rank};
+/// What a rank does with a job.
+pub(crate) type Work<J, R> = Box<dyn FnMut(&J) -> Result<R, ModelError> + Send>;
 
-/// Who computes steps.
-pub(crate) enum Crew {
-    Alone(Box<Rank>),
-    Threads(Vec<Member>),
+/// The ranks. Dropping it ends their threads.
+pub(crate) enum Crew<J, R> {
+    Alone(Work<J, R>),
+    Threads(Vec<Member<J, R>>),
 }
 
-/// A rank with a thread of its own.
-pub(crate) struct Member {
+pub(crate) struct Member<J, R> {
     /// None once it shall end.
-    jobs: Option<SyncSender<Job>>,
-    answers: Receiver<Result<Vec<f32>, String>>,
-    /// Its part of the vocabulary.
-    tokens: Range<usize>,
+    jobs: Option<mpsc::Sender<Arc<J>>>,
+    results: mpsc::Receiver<Result<R, ModelError>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// A step: the batch, how many rows are wanted, and memory for their logits.
-struct Job {
-    batch: Arc<Ragged>,
-    wanted: usize,
-    logits: Vec<f32>,
-}
-
-impl Crew {
-    /// Ranks with their parts of the vocabulary, in order.
-    pub(crate) fn start(mut ranks: Vec<(Rank, Range<usize>)>) -> Result<Self, ModelError> {
-        if ranks.len() > 1 {
-            let members = ranks.into_iter().enumerate();
-            return members
-                .map(|(index, (rank, tokens))| Member::start(index, rank, tokens))
-                .collect::<Result<_, _>>()
-                .map(Crew::Threads);
+impl<J: Send + Sync + 'static, R: Send + 'static> Crew<J, R> {
+    /// Starts the ranks.
+    pub(crate) fn start(mut ranks: Vec<Work<J, R>>) -> Result<Self, ModelError> {
+        if ranks.len() == 1 {
+            return Ok(Crew::Alone(ranks.remove(0)));
         }
-        match ranks.pop() {
-            Some((rank, _)) => Ok(Crew::Alone(Box::new(rank))),
-            None => Err(ModelError::Failed("a worker without ranks".into())),
-        }
+        let members = ranks
+            .into_iter()
+            .enumerate()
+            .map(|(rank, work)| Member::start(rank, work));
+        Ok(Crew::Threads(members.collect::<Result<_, _>>()?))
     }
 
-    /// Runs a batch; `logits` are `[wanted, vocabulary]`.
-    pub(crate) fn run(&mut self, batch: &Arc<Ragged>, wanted: usize, logits: &mut [f32]) -> Result<(), ModelError> {
-        match self {
-            Crew::Alone(rank) => rank
-                .run(batch, logits)
-                .map_err(|error| ModelError::Failed(error.to_string())),
-            Crew::Threads(members) => {
-                for member in members.iter() {
-                    member.begin(batch, wanted)?;
-                }
-                let vocabulary = logits.len() / wanted.max(1);
-                // Every answer is waited for, so that no rank is still at this step when the next begins.
-                let ends: Vec<_> = members
-                    .iter_mut()
-                    .map(|member| member.end(vocabulary, logits))
-                    .collect();
-                ends.into_iter().collect()
+    /// Has all ranks do a job; their results in order. After an error nothing more can be had.
+    pub(crate) fn run(&mut self, job: J) -> Result<Vec<R>, ModelError> {
+        let members = match self {
+            Crew::Alone(work) => return Ok(vec![work(&job)?]),
+            Crew::Threads(members) => members,
+        };
+        let job = Arc::new(job);
+        for member in members.iter() {
+            if let Some(jobs) = &member.jobs {
+                // A rank that has ended shows in its missing result.
+                let _ = jobs.send(Arc::clone(&job));
             }
         }
+        let results: Vec<_> = members
+            .iter()
+            .enumerate()
+            .map(|(rank, member)| member.result(rank))
+            .collect();
+        let lost = results
+            .iter()
+            .position(|result| matches!(result, Err(Trouble::Ended(_))));
+        // A rank that ended is the cause of what the others report.
+        if let Some(rank) = lost {
+            return Err(ModelError::Failed(format!("rank {rank} of the model has ended")));
+        }
+        results
+            .into_iter()
+            .map(|result| result.map_err(Trouble::into_error))
+            .collect()
     }
 }
 
-impl Member {
-    fn start(index: usize, mut rank: Rank, tokens: Range<usize>) -> Result<Self, ModelError> {
-        let (jobs, todo) = sync_channel::<Job>(1);
-        let (done, answers) = sync_channel(1);
+/// Why a rank gave no result.
+enum Trouble {
+    Ended(usize),
+    Failed(ModelError),
+}
+
+impl Trouble {
+    fn into_error(self) -> ModelError {
+        match self {
+            Trouble::Ended(rank) => ModelError::Failed(format!("rank {rank} of the model has ended")),
+            Trouble::Failed(error) => error,
+        }
+    }
+}
+
+impl<J: Send + Sync + 'static, R: Send + 'static> Member<J, R> {
+    fn start(rank: usize, mut work: Work<J, R>) -> Result<Self, ModelError> {
+        let (jobs, inbox) = mpsc::channel::<Arc<J>>();
+        let (outbox, results) = mpsc::channel();
         let serve = move || {
-            for Job {
-                batch,
-                wanted,
-                mut logits,
-            } in todo
-            {
-                logits.resize(rank.logits_len(wanted), 0.0);
-                let answer = rank.run(&batch, &mut logits);
-                drop(batch);
-                let ended = answer.is_err();
-                let answer = answer.map(|()| logits).map_err(|error| error.to_string());
-                if done.send(answer).is_err() || ended {
+            for job in inbox {
+                let result = work(&job);
+                // The owner uses its memory again once it has all results.
+                drop(job);
+                let failed = result.is_err();
+                if outbox.send(result).is_err() || failed {
                     return;
                 }
             }
         };
-        let thread = thread::Builder::new().name(format!("rank-{index}")).spawn(serve);
-        let thread = thread.map_err(|error| ModelError::Failed(format!("no thread for rank {index}: {error}")))?;
+        let thread = thread::Builder::new()
+            .name(format!("rank-{rank}"))
+            .spawn(serve)
+            .map_err(|error| ModelError::Failed(format!("no thread for rank {rank}: {error}")))?;
         Ok(Self {
             jobs: Some(jobs),
-            answers,
-            tokens,
+            results,
             thread: Some(thread),
         })
     }
 
-    fn begin(&self, batch: &Arc<Ragged>, wanted: usize) -> Result<(), ModelError> {
-        let job = Job {
-            batch: Arc::clone(batch),
-            wanted,
-            logits: Vec::new(),
-        };
-        let sent = self.jobs.as_ref().map(|jobs| jobs.send(job));
-        match sent {
-            Some(Ok(())) => Ok(()),
-            _ => Err(ended()),
+    fn result(&self, rank: usize) -> Result<R, Trouble> {
+        match self.results.recv() {
+            Ok(result) => result.map_err(Trouble::Failed),
+            Err(_) => Err(Trouble::Ended(rank)),
         }
-    }
-
-    /// Copies its part into the rows of logits.
-    fn end(&mut self, vocabulary: usize, logits: &mut [f32]) -> Result<(), ModelError> {
-        let part = match self.answers.recv() {
-            Ok(Ok(part)) => part,
-            Ok(Err(error)) => return Err(ModelError::Failed(error)),
-            Err(_) => return Err(ended()),
-        };
-        if !self.tokens.is_empty() && !logits.is_empty() {
-            let rows = logits.chunks_exact_mut(vocabulary);
-            for (row, part) in rows.zip(part.chunks_exact(self.tokens.len())) {
-                row[self.tokens.clone()].copy_from_slice(part);
-            }
-        }
-        Ok(())
     }
 }
 
-fn ended() -> ModelError {
-    ModelError::Failed("a rank of the model has ended".into())
-}
-
-impl Drop for Crew {
+impl<J, R> Drop for Crew<J, R> {
     fn drop(&mut self) {
         let Crew::Threads(members) = self else {
             return;
         };
-        // All are told before one is waited for.
+        // All are told before the first is waited for.
         for member in members.iter_mut() {
             member.jobs = None;
         }
-        for member in members.iter_mut() {
-            if let Some(thread) = member.thread.take() {
-                // A rank that panicked has been reported by its missing answer.
-                let _ = thread.join();
-            }
+        for thread in members.iter_mut().filter_map(|member| member.thread.take()) {
+            // A panic was reported when its result was missed.
+            let _ = thread.join();
         }
     }
 }

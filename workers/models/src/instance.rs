@@ -7,12 +7,12 @@ use cluster_kernels::{CpuOptions, shared_memory};
 
 use crate::{
     classes::Classes,
-    crew::Crew,
     decoder::Network,
     pages::HeadMap,
     ragged::{Ragged, Rows},
     rank::{Rank, Stores},
     shard::Ranks,
+    steps::Steps,
 };
 
 /// What all instances with the same ranks share.
@@ -27,7 +27,7 @@ pub(crate) struct Shared {
 
 pub(crate) struct Instance {
     shared: Arc<Shared>,
-    crew: Crew,
+    steps: Steps,
     /// Of each rank.
     stores: Vec<Stores>,
     batch: Arc<Ragged>,
@@ -53,7 +53,7 @@ impl Instance {
         }
         Ok(Self {
             stores: ranks.iter().map(|(rank, _)| rank.stores()).collect(),
-            crew: Crew::start(ranks)?,
+            steps: Steps::start(ranks)?,
             shared,
             batch: Arc::default(),
             broken: BTreeMap::new(),
@@ -130,10 +130,10 @@ impl Model for Instance {
         if self.batch.tokens.is_empty() {
             self.push_rows(batch, &[], out);
         } else if all_run {
-            self.crew.run(&self.batch, rows, out.push_logits(rows, vocabulary))?;
+            self.steps.run(&self.batch, rows, out.push_logits(rows, vocabulary))?;
         } else {
             let mut logits = vec![0.0; rows * vocabulary];
-            self.crew.run(&self.batch, rows, &mut logits)?;
+            self.steps.run(&self.batch, rows, &mut logits)?;
             self.push_rows(batch, &logits, out);
         }
         Ok(())

@@ -30,6 +30,7 @@ mod rank;
 mod safetensors;
 mod shard;
 pub mod spec;
+mod steps;
 mod weights;
 
 pub use cluster_kernels::{Arithmetic, KvDType};

@@ -14,7 +14,6 @@
 //! pictures as small as these do not pay for the all-reduces.
 
 mod audio;
-mod crew;
 mod encoder;
 mod grid;
 mod patches;

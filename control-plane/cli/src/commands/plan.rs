@@ -4,8 +4,8 @@
 use std::{io::Write, path::PathBuf};
 
 use clap::Args;
-use cluster_node::{ServedModel, StartError, local_inventory};
-use cluster_plan::{Inventory, ModelFacts};
+use cluster_node::{ServedModel, StartError, declared_plan};
+use cluster_plan::ModelFacts;
 use cluster_topologies::Resolved;
 
 use super::write_json;
@@ -33,22 +33,11 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment, out: &mut dy
     let file = TopologyFile::read(&arguments.file)?;
     let topology = file.resolve()?;
     let facts = facts(&topology, &file, environment)?;
-    let inventory = inventory(&topology);
-    let plan = cluster_plan::plan(&topology, &inventory, &facts, None);
-    let plan = plan.map_err(|problems| file.failure(problems))?;
+    let plan = declared_plan(&topology, &facts).map_err(|problems| file.failure(problems))?;
     if arguments.json {
         return write_json(&plan, out);
     }
     Ok(out.write_all(cluster_plan::render(&plan).as_bytes())?)
-}
-
-/// This machine; for a topology that declares other hardware, the machines that it declares.
-fn inventory(topology: &Resolved) -> Inventory {
-    let local = local_inventory();
-    match local.nodes.first() {
-        Some(machine) if topology.needs_hardware() => Inventory::declared(topology, machine),
-        _ => local,
-    }
 }
 
 /// The model's figures: a model file says them, any other model is opened.

@@ -65,10 +65,7 @@ fn what_can_be_brought_up_is_emulated_with_the_same_instances() {
         assert_eq!(with_towers(&declared), with_towers(&emulated), "{name}");
         for (here, there) in emulated.instances.iter().zip(&declared.instances) {
             assert_eq!(here.folds, there.folds);
-            // muse-nano has eight heads and eight experts.
-            if there.parallel.ranks() <= 8 {
-                assert_eq!(here.parallel.tensor, there.parallel.tensor, "{name} {}", here.path);
-            }
+            assert_eq!(here.parallel, there.parallel, "{name} {}", here.path);
             assert!(here.devices.is_empty());
             if let Settings::Worker(worker) = &here.settings {
                 assert_eq!(worker.blocks.len(), 2, "muse-nano keeps two classes of state");
@@ -103,15 +100,16 @@ fn the_headline_is_emulated_by_ten_ranks() {
 }
 
 #[test]
-fn a_stand_in_is_cut_only_as_far_as_it_can_be() {
+fn a_stand_in_is_cut_as_far_as_declared_though_some_ranks_have_nothing() {
     let plan = emulated(&shipped("muse-spark-h200-bf16"));
     let decode = plan.of_role(Role::Decode).next().unwrap();
-    assert_eq!((decode.parallel.tensor, decode.parallel.expert), (8, 8));
-    let notes = &emulation(&plan).notes;
-    let cut = notes
-        .iter()
-        .any(|note| note.starts_with("8 ranks where 16 are declared"));
-    assert!(cut, "{notes:?}");
+    assert_eq!((decode.parallel.tensor, decode.parallel.expert), (16, 16));
+    let split = plan.checks.iter().find(|check| check.rule == "split").unwrap();
+    assert!(
+        split.detail.contains("a rank has at most 1 of 8 heads"),
+        "{}",
+        split.detail
+    );
 }
 
 #[test]

@@ -7,11 +7,11 @@ use cluster_kernels::{Collective, Cpu, CpuOptions, shared_memory};
 
 use super::{
     audio::Audio,
-    crew::{Crew, Work},
     patches::{Frames, Patches, Preparation},
     rules::{NO_PICTURES, Rules},
     vision::{Frame, Layers, Vision},
 };
+use crate::crew::{Crew, Work};
 
 /// What all instances share.
 pub(crate) struct Shared {
