@@ -148,9 +148,8 @@ async fn a_frozen_server_is_noticed() {
     let server = TestServer::start();
     let nats = connect(server.options("n")).await;
     server.freeze();
-    let start = Instant::now();
+    // Its sockets stay open; only the pings tell, after three seconds. Patience ends long before the client's own minute.
     until(async || unavailable(&nats.publish("events", Message::new("x")).await)).await;
-    assert!(start.elapsed() < Duration::from_secs(10), "after {:?}", start.elapsed());
     server.thaw();
     nats.ready(PATIENCE).await.expect("it goes on");
 }

@@ -110,3 +110,6 @@ impl Drop for Place {
         self.waiting.lock().remove(&self.number);
     }
 }
+
+#[cfg(test)]
+mod tests;
